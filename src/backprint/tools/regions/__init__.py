@@ -45,8 +45,8 @@ def region(
     """
     from backprint.tools.regions.context import Region, bounds_of
 
-    warn_with_this_torch()
-    frame = sys._getframe(1)
+    warn_with_this_torch()  # once, if Backprint was not tried with it
+    frame = sys._getframe(1)  # the caller's
     site = f"{frame.f_code.co_filename}:{frame.f_lineno}"  # regions on one line count their passes together
     bounds = bounds_of(every, limit, only_bad, gradients)
     return Region(path, gradients, stacks, name, bounds, site, derivative)

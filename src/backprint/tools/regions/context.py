@@ -2,6 +2,10 @@
 
 A region lives as long as someone holds it, or a node that was made in it: so `with bp.region("dump/"):` without a name
 still writes its passes. It never keeps a node, a graph or a gradient of the program alive.
+
+Words of this file: a pass is one backward call that reaches the region; a Pass is the record of it. `level` says which
+gradients are kept: "none", "stats" or "values". An OperatorRun (`ran`) is a forward operator that ran, and a NodeRecord
+says how the forward made a node. A BackwardCall follows one backward call, and a PassBuild makes its Pass.
 """
 
 from __future__ import annotations
@@ -47,12 +51,13 @@ class PassBounds:
 
 
 def bounds_of(every: Any, limit: Any, only_bad: Any, gradients: str) -> PassBounds:
-    """Make PassBounds of the options of `bp.region`; refuse values that these do not take."""
-    for name, value, free in (("every", every, False), ("limit", limit, True)):
-        if value is None and free:
+    """Make PassBounds of the options of `bp.region`. Values of another type, numbers below 1, and `only_bad` where
+    `gradients` says that none are looked at raise UsageError."""
+    for name, value, may_be_none in (("every", every, False), ("limit", limit, True)):
+        if value is None and may_be_none:
             continue
-        if type(value) is not int or value < 1:
-            hint = ", or None for all" if free else ""
+        if type(value) is not int or value < 1:  # not isinstance: True is an int
+            hint = ", or None for all" if may_be_none else ""
             raise UsageError(f"{name}={value!r}: a whole number of passes is expected, 1 or more{hint}")
     if type(only_bad) is not bool:
         raise UsageError(f"only_bad={only_bad!r} is neither True nor False")
@@ -63,8 +68,8 @@ def bounds_of(every: Any, limit: Any, only_bad: Any, gradients: str) -> PassBoun
 
 @dataclass(slots=True)
 class PassCount:
-    """How many passes began, and how many of them were kept. `free` has numbers that were given back: a heap, because
-    the next pass takes the lowest."""
+    """Numbers the passes of a region from 0: how many began, and how many of them were kept. `free` has numbers that
+    were given back: a heap, because the next pass takes the lowest."""
 
     begun: int = 0
     kept: int = 0
@@ -72,7 +77,7 @@ class PassCount:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self) -> int:
-        """Take the number of a pass that begins."""
+        """Return the number of a pass that begins."""
         with self.lock:
             if self.free:
                 return heapq.heappop(self.free)
@@ -85,7 +90,7 @@ class PassCount:
             heapq.heappush(self.free, number)
 
     def is_due(self, number: int, bounds: PassBounds) -> bool:
-        """Whether the pass of this number may be kept."""
+        """Whether the pass of this number may be kept, by `every` and `limit`."""
         return number % bounds.every == 0 and (bounds.limit is None or self.kept < bounds.limit)
 
     def keep(self, bounds: PassBounds) -> bool:
@@ -97,7 +102,7 @@ class PassCount:
             return True
 
 
-_counts: dict[tuple[str, ...], PassCount] = {}
+_counts: dict[tuple[str, ...], PassCount] = {}  # by folder, name of the region, and line of code
 _lock = threading.Lock()
 
 
@@ -120,9 +125,13 @@ def _forget_counts(folder: str) -> None:
 
 
 class RegionCore:
-    """A region's state, shared by the Region and the nodes that were made in it."""
+    """A region's state, shared by the Region and the nodes that were made in it.
 
-    closed = False
+    `title` is the name that the user gave, and `key` the folder, the name and the line of code by which passes are
+    counted. `bads`, `ranks` and what `origin` returns are of the forward since the last pass.
+    """
+
+    closed = False  # whether the block has ended for good: that of a decorated function never does
 
     def __init__(
         self, path: Path | None, level: str, stacks: bool, title: str | None, bounds: PassBounds, key: tuple[str, ...]
@@ -141,28 +150,34 @@ class RegionCore:
         self.all: Counter[tuple[str, Frame | None]] = Counter()
         self.unrun: Counter[tuple[str, Frame | None]] = Counter()
         self.ranks: Counter[str] = Counter()  # how many operators of each name ran since the last pass
-        self.fresh = False  # whether a pass has ended since the last operator ran
+        self.pass_ended = False  # whether a pass has ended since the last operator ran
         self.lock = threading.RLock()
 
     # ---- Called by `watch`
 
     def operator_ran(self, ran: OperatorRun, made_nodes: bool) -> None:
-        """Count an operator that ran in an open block. Counts restart after a pass: each step has the same names."""
+        """Count an operator that ran in an open block; `made_nodes` says that autograd made nodes for it.
+
+        Nodes are named after their operators, numbered by `rank`: `mul`, `mul_1`. The numbers restart after a pass, so
+        that each step of a training has the same names.
+        """
         with self.lock:
-            if self.fresh:
+            if self.pass_ended:
                 self.ranks.clear()
                 self.bads.clear()
-                self.fresh = False
+                self.pass_ended = False
             self.all[ran.name, ran.frame] += 1
             if ran.nodes:
                 ran.rank[id(self)] = self.ranks[ran.packet]
                 self.ranks[ran.packet] += 1
-            if made_nodes and not ran.view:  # a changed view gets another node
+            # A view that is changed in place gets another node, so its own may never run: it is not called unreached.
+            if made_nodes and not ran.view:
                 ran.unrun.add(id(self))
                 self.unrun[ran.name, ran.frame] += 1
 
     def went_bad(self, ran: OperatorRun) -> None:
-        """Keep the first operator that returned NaN or Inf; a constant Inf of the program itself does not count."""
+        """Keep the first operator that returned NaN, and the first that returned Inf. One that the program passed to
+        the operator as a number, such as `masked_fill(..., -inf)`, is on purpose and does not count."""
         if ran.source is not None and not ran.source.from_number:
             with self.lock:
                 self.bads.setdefault(ran.source.what, ran)
@@ -170,18 +185,22 @@ class RegionCore:
     # ---- Called by `follow`
 
     def backward_ended(self, call: BackwardCall, error: str) -> None:
-        """Take what a backward call saw of the region. An error here is reported, and never stops the backward."""
+        """Keep what a backward call saw of the region. `error` is the text of the exception that ended the call, or ''.
+        An exception of ours becomes a warning, and never stops the program's backward."""
         with self.lock:
             try:
                 self.take(PassBuild(self, call), error)
-            except Exception as wrong:  # a backward must not fail because of a dump
-                self.warn_of_error(wrong)
+            except Exception as own_error:  # a backward must not fail because of a dump
+                self.warn_of_error(own_error)
 
     def take(self, build: PassBuild, error: str) -> None:
-        """Keep a Pass of a backward call if a node of the region ran and the bounds keep it, and write it if there is a
-        folder. Without such a node the call was no pass."""
-        for wrong in build.call.errors:
-            self.warn_of_error(wrong)
+        """Keep the Pass of a backward call if the bounds keep it, and write it if there is a folder.
+
+        If the call ran no node of the region (`build.ran`), as after an error before the first of them, it was no pass,
+        and its number goes to the next.
+        """
+        for error_in_following in build.call.errors:
+            self.warn_of_error(error_in_following)
         number = build.call.numbers[self]
         if not build.ran:
             self.count.give_back(number)
@@ -190,10 +209,10 @@ class RegionCore:
             reached = build.call.nodes[node]
             if reached.record is not None:
                 self.count_reached(reached.kind, reached.record)
-        self.fresh = self.reached = True
+        self.pass_ended = self.reached = True
         if not self.count.is_due(number, self.bounds):
             return
-        if not self.closed:  # else this was done at the end of the block
+        if not self.closed:  # else the end of the block has kept the paths of parameters and modules
             self.names.keep_paths()
         region_pass = build.make_pass(number, error)
         if (self.bounds.only_bad and not region_pass.bad) or not self.count.keep(self.bounds):
@@ -203,7 +222,12 @@ class RegionCore:
             self.dump(len(self.passes) - 1)
 
     def count_reached(self, kind: str, record: NodeRecord) -> None:
-        """Count the operator that a node was made for as reached, once for each run of the operator."""
+        """Take the operator that a node was made for from those that no pass has reached. An operator may have made
+        several nodes, and counts once: it is in `ran.unrun` until the first of them.
+
+        `kind` is autograd's name for the node. If no operator of this name ran, the operator is the first that ran
+        after the node was made.
+        """
         ran = operator_of(kind, record) or next(iter(record.after), None)
         if ran is not None and id(self) in ran.unrun:
             ran.unrun.discard(id(self))
@@ -259,7 +283,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Region:
-    """The part of an eager program between `with` and the end of its block, and the backward passes that reach it."""
+    """The part of an eager program between `with` and the end of its block, and the backward passes that reach it.
+
+    The parameters are those of `bp.region`, checked here but for `bounds`; `site` is the file and line that called it,
+    by which passes are counted. `_state` is `new`, `open` or `finished` of a block, and `decorating` of a decorator,
+    which begins again with each call.
+    """
 
     def __init__(
         self,
@@ -271,7 +300,7 @@ class Region:
         site: str = "",
         derivative: bool = False,
     ) -> None:
-        if callable(path):
+        if callable(path):  # `@bp.region` without parentheses passes the function
             raise UsageError("@bp.region takes its options first: write @bp.region()")
         if gradients not in LEVELS:
             raise UsageError(f"gradients={gradients!r} is not one of {', '.join(map(repr, LEVELS))}")
@@ -282,7 +311,7 @@ class Region:
             raise UsageError(
                 f"{path} is a file: give bp.region a folder, which it makes, for its passes to be written in"
             )
-        if place is not None and not place.exists():
+        if place is not None and not place.exists():  # deleted since an earlier region, or new
             _forget_counts(str(place))
         self._core = RegionCore(place, gradients, bool(stacks), name, bounds, (str(place), name or "", site))
         self._state = "new"
@@ -299,7 +328,7 @@ class Region:
             )
         frame = sys._getframe(1)
         self._begin(visible_variables(frame))
-        self._frame = frame
+        self._frame = frame  # for the variables that it has at the end of the block
         return self
 
     def __exit__(
@@ -312,13 +341,18 @@ class Region:
         self._end(visible_variables(frame) if frame is not None else {})
 
     def __call__(self, function: Function) -> Function:
-        """Decorate a function: each of its calls is in the region."""
+        """Return a function that runs `function` in the region, at each of its calls.
+
+        A region that was used, and a function that runs in pieces, such as a generator, raise UsageError. With
+        `derivative`, the first call is captured before it runs. A call that its signature does not allow raises as it
+        does without a region.
+        """
         if self._state != "new":
             raise UsageError(USED)
-        for test, word in PIECEWISE:
-            if test(function):
+        for is_of_kind, kind in PIECEWISE:
+            if is_of_kind(function):
                 raise UsageError(
-                    f"{function.__qualname__} is {word}, which runs in pieces: open `with bp.region(...):` inside it"
+                    f"{function.__qualname__} is {kind}, which runs in pieces: open `with bp.region(...):` inside it"
                 )
         self._state = "decorating"
         signature = inspect.signature(function)
@@ -331,6 +365,7 @@ class Region:
                 arguments = {}  # the function itself says what is wrong with the call
             if self._derivative:  # of the first call
                 self._derivative = False
+                # A decorated `forward` is captured as its module: `self` is no input of the program.
                 is_forward = bool(args) and getattr(type(args[0]), "forward", None) is call_in_region
                 target, rest = (args[0], args[1:]) if is_forward else (function, args)
                 self._derivatives += _derivatives_of_call(target, rest, kwargs, function.__qualname__)
@@ -345,9 +380,12 @@ class Region:
         call_in_region.region = self  # type: ignore[attr-defined]  # so that what is decorated leads to its passes
         return call_in_region  # type: ignore[return-value]  # functools.wraps gives it the same signature
 
-    def _begin(self, seen: dict[str, Any]) -> None:
-        """Open the block, with the names of the variables that it can see. Refuse a region that is open or finished; a
-        decorated function begins again with each call."""
+    def _begin(self, variables: dict[str, Any]) -> None:
+        """Open the block. `variables` are those that it can see: their tensors and modules give the names of a Pass.
+
+        A region that is open or finished raises UsageError, but for a decorator, which begins again with each call. A
+        folder that cannot be made raises RegionError, and the region is finished.
+        """
         if self._state == "finished":
             raise UsageError(USED)
         if self._state == "open":
@@ -361,16 +399,20 @@ class Region:
             except OSError as error:
                 self._state = "finished"
                 raise RegionError(f"{core.path}: the folder could not be made: {error.strerror}") from error
-        core.names.keep(core.names.keep_modules(seen))
+        tensors = core.names.keep_modules(variables)  # which keeps the modules, and returns the tensors
+        core.names.keep(tensors)
         watch.open_block(core)
 
-    def _end(self, left: dict[str, Any]) -> None:
-        """Close the block, and name the tensors that it left in the user's variables: one that a node of the block made
-        by its record, any other as one from outside."""
+    def _end(self, variables: dict[str, Any]) -> None:
+        """Close the block, and keep the names of the tensors that it left in the user's `variables`.
+
+        The name of a tensor that a node of the block made is kept in the NodeRecord, and so lives as long as the node.
+        Any other came from outside, and the region keeps its name.
+        """
         core = self._core
         watch.close_block(core)
         with watch.unwatched_here():
-            for name, tensor in core.names.keep_modules(left).items():
+            for name, tensor in core.names.keep_modules(variables).items():
                 tag = tag_of(tensor.grad_fn) if tensor.grad_fn is not None else None
                 if tag is not None and core in tag.cores:
                     tag.made.outputs.setdefault(tensor.output_nr, name)
@@ -419,7 +461,8 @@ class Region:
         return self._core.path
 
     def save(self, path: str | os.PathLike[str]) -> list[Path]:
-        """Write the passes that are in memory below `path`; returns their folders."""
+        """Write the passes that are in memory below `path`, and keep only their folders in memory; return these. A
+        pass that cannot be written raises RegionError, and those before it are written."""
         core, folders = self._core, []
         with core.lock:
             for index, kept in enumerate(core.passes):
@@ -481,14 +524,15 @@ USED = "this region is finished: make a new bp.region(...) for each block; regio
 def _derivatives_of_call(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str
 ) -> list[Derivative]:
-    """Return whether the backward of a call is the derivative of its forward: it is captured, outside of all regions.
-    The program goes on, whatever is wrong."""
+    """Capture a call, unseen by regions, and return for each Pair of the Capture whether its backward is the derivative
+    of its forward. Any error is returned as a Derivative that says `cannot tell`, because the program must go on."""
     from backprint.derive.check import derivatives_of
     from backprint.graph.capture_options import CaptureOptions
     from backprint.prove.capturing import capture_call
 
     with watch.unwatched_here():
         try:
+            # Not `proved`, which would run the program once more only to compare the Capture with it.
             return derivatives_of(capture_call(function, args, kwargs, CaptureOptions(name=name), proved=False))
         except Exception as error:
             return [Derivative(CANNOT_TELL, name, describe_error(error))]

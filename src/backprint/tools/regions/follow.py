@@ -1,9 +1,21 @@
 """Following one backward call: which nodes of which regions it reaches, and what flows over their edges.
 
-The graph is walked from the roots. Nodes inside a region, and the nodes that feed them, get a hook that runs after them
-and sees the gradients they take and return; the nodes that they feed get one that runs before. All hooks are removed
-with the call. Hooks belong to the call's own graph task: another thread's call over the same graph has its own. An
-error in following is kept, and never stops the backward.
+The autograd graph is walked from the roots. Nodes inside a region, and the nodes that return gradients to them, get a
+hook that runs after the node and sees the gradients that it took and returned; the nodes that only take gradients from
+a region get a hook that runs before. All hooks are removed when the call ends. Each call acts only in the hooks of its
+own graph task, because another thread's call over the same graph has hooks on the same nodes. An error in following is
+kept, and never stops the backward.
+
+Words of this file:
+
+- root: a tensor, or a `torch.autograd.graph.GradientEdge`, on which the backward is called.
+- core: a RegionCore (`context.py`), the state of a region. It has the region's `level`, its `bounds` (which passes are
+  kept) and its `count` (which numbers the passes).
+- level: which gradients a region keeps: "none" only shapes, "stats" statistics too, "values" copies too (LEVELS).
+- tag: what `watch.py` left in the metadata of a node that was made in a region: its `cores`, and as `made` its
+  NodeRecord, which says how the forward made it.
+- slot: the number of an output of a node. place: the number of an input. target: the (node, place) that takes the
+  gradient of a slot.
 """
 
 from __future__ import annotations
@@ -36,7 +48,7 @@ from backprint.values.statistics import Stats, stats_of
 
 
 class KeptGradient(NamedTuple):
-    """A gradient as far as the level keeps it: shape, dtype, device; statistics; a copy."""
+    """A gradient as far as the level keeps it: always shape, dtype and device; perhaps statistics, and a copy."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -46,7 +58,7 @@ class KeptGradient(NamedTuple):
 
 
 class _GradientOnItsWay(NamedTuple):
-    """A gradient that a node has returned, and that its target has not taken yet, with what was kept of it."""
+    """A gradient that a node has returned, and that its target has not taken yet, with its KeptGradient."""
 
     tensor: Tensor
     kept: KeptGradient
@@ -54,7 +66,8 @@ class _GradientOnItsWay(NamedTuple):
 
 @dataclass(slots=True)
 class NodeFlow:
-    """The gradients that a node took and returned."""
+    """The gradients that a node took, by place, and returned, by slot. None stands for a gradient that is None.
+    `returned` is empty of a node that only takes gradients from a region."""
 
     taken: tuple[KeptGradient | None, ...]
     returned: tuple[KeptGradient | None, ...] = ()
@@ -62,8 +75,12 @@ class NodeFlow:
 
 @dataclass(frozen=True, slots=True)
 class ReachedNode:
-    """A node that a backward call reaches: its kind, the record of how the forward made it, the cores of its regions,
-    and its targets: `slots` has for each of its outputs the (node, input) that takes the gradient, or None."""
+    """A node that a backward call reaches.
+
+    `kind` is autograd's name for it (`MulBackward0`), `record` says how the forward made it, or is None of a node
+    outside all regions, and `cores` are the cores of the regions that it was made in. `slots` has for each of its
+    outputs the target, or None where no gradient is needed.
+    """
 
     kind: str
     record: NodeRecord | None
@@ -72,64 +89,78 @@ class ReachedNode:
 
     @property
     def seq(self) -> int:
-        """The place of the node in the order in which the forward made the nodes of regions."""
+        """The number of the node in the order in which the forward made the nodes of regions; -1 outside of them."""
         return -1 if self.record is None else self.record.seq
 
     @property
     def targets(self) -> tuple[tuple[Any, int], ...]:
-        """The nodes that take its gradients, each with the input."""
+        """The targets of all outputs, without the Nones."""
         return tuple(target for target in self.slots if target is not None)
 
 
 class BackwardCall:
-    """The state of one backward call: the nodes that it reaches, its hooks, and the gradients seen so far."""
+    """The state of one backward call: the nodes that it reaches, its hooks, and the gradients seen so far.
+
+    `gradients` are those that the caller passed for the roots (`grad_tensors` of torch.autograd.backward), each a
+    tensor or None.
+    """
 
     def __init__(self, roots: Sequence[Any], gradients: Sequence[Any], create_graph: bool) -> None:
         self.create_graph = create_graph
         self.nodes = reachable_nodes(roots)
+        # The regions of all these nodes, each once.
         self.cores = list(dict.fromkeys(core for reached in self.nodes.values() for core in reached.cores))
-        self.roots, self.given = roots, gradients
+        self.roots, self.root_gradients = roots, gradients
         self.titles = _root_names(roots) if self.cores else {}
-        self.numbers = {core: core.count.take() for core in self.cores}  # the number of the pass of each region
-        # The highest level of the regions that keep this pass.
-        due = [core for core, number in self.numbers.items() if core.count.is_due(number, core.bounds)]
-        self.level = max((core.level for core in due), key=LEVELS.index, default="none")
-        self.flows: dict[Any, NodeFlow] = {}
-        # How many hooked nodes give a gradient to each (node, input). If it is one, the gradient arrives as that node
-        # returned it, so what was kept of it there waits here, and its statistics are computed once.
+        # The call is a pass of each region that it reaches, and takes the next number of each.
+        self.numbers = {core: core.count.take() for core in self.cores}
+        self.level = self._highest_level()
+        self.flows: dict[Any, NodeFlow] = {}  # by node, in the order in which the nodes ran
+        # How many hooked nodes return a gradient to each target. If it is one, the gradient arrives as that node
+        # returned it, so its KeptGradient waits in `on_its_way`, and its statistics are computed once.
         self.givers: dict[tuple[Any, int], int] = {}
         self.on_its_way: dict[tuple[Any, int], _GradientOnItsWay] = {}
         self.handles: list[Any] = []
         self.root_kept: list[KeptGradient | None] = []
         self.task: int | None = None  # autograd's number of the graph task, known when the first hook runs
-        self.thread = threading.get_ident()
         self.started, self.clock = time.time(), time.perf_counter()
         self.seconds = 0.0
         self.errors: list[Exception] = []
 
+    def _highest_level(self) -> str:
+        """Return the highest level of the regions that keep this pass: "none" if none does. Gradients are kept once,
+        for all of these regions."""
+        due = [core for core, number in self.numbers.items() if core.count.is_due(number, core.bounds)]
+        return max((core.level for core in due), key=LEVELS.index, default="none")
+
     def hook(self) -> None:
-        """Hook the nodes whose gradients the regions keep: `sources` are in a region or feed one, `targets` take
-        gradients from a region."""
+        """Hook the nodes whose gradients the regions keep, and keep the gradients of the roots.
+
+        `sources` are the nodes in a region, and those that return a gradient to a node in one. `takers` take the
+        gradients that cross or stay in a region. Of a source, the hook after it sees what it took too, so only the
+        other takers need a hook before.
+        """
         sources: set[Any] = set()
-        targets: set[Any] = set()
-        for node, each in self.nodes.items():
-            near = [target for target, _ in each.targets if self.nodes[target].cores]
-            if each.cores or near:
+        takers: set[Any] = set()
+        for node, reached in self.nodes.items():
+            targets_in_regions = [target for target, _ in reached.targets if self.nodes[target].cores]
+            if reached.cores or targets_in_regions:
                 sources.add(node)
-                targets.update(target for target, _ in each.targets if each.cores or self.nodes[target].cores)
-                for target in each.targets:
-                    self.givers[target] = self.givers.get(target, 0) + 1
-            if node in sources:
+                takers.update(target for target, _ in reached.targets if reached.cores or self.nodes[target].cores)
+                for target_and_place in reached.targets:
+                    self.givers[target_and_place] = self.givers.get(target_and_place, 0) + 1
                 self.handles.append(node.register_hook(self.after(node)))
-            if each.cores and self.create_graph:
+            if reached.cores and self.create_graph:
                 self.handles.append(node.register_prehook(self.deriving(node)))
-        for node in targets - sources:
+        for node in takers - sources:
             self.handles.append(node.register_prehook(self.before(node)))
         with self.quietly():
-            self.root_kept = [self.keep(each) if isinstance(each, Tensor) else None for each in self.given]
+            self.root_kept = [
+                self.keep(gradient) if isinstance(gradient, Tensor) else None for gradient in self.root_gradients
+            ]
 
     def unhook(self) -> None:
-        """Remove the hooks."""
+        """Note how long the call took, remove the hooks, and let go of gradients that no hooked node has taken."""
         self.seconds = time.perf_counter() - self.clock
         for handle in self.handles:
             handle.remove()
@@ -137,11 +168,11 @@ class BackwardCall:
         self.on_its_way.clear()
 
     def after(self, node: Any) -> Callable[[Any, Any], None]:
-        """Return the hook that runs after a node, for its gradients."""
+        """Return the hook that runs after a node and keeps the gradients that it took (`incoming`) and returned."""
 
         def hook(returned: Any, incoming: Any) -> None:
             if _running_call() is self:
-                watch.here.deriving = None
+                watch.here.deriving = None  # the node's backward has ended: see `deriving`
                 with self.quietly():
                     taken = self.incoming_gradients(node, incoming)
                     self.flows[node] = NodeFlow(taken, self.returned_gradients(node, returned))
@@ -149,8 +180,11 @@ class BackwardCall:
         return hook
 
     def deriving(self, node: Any) -> Callable[[Any], None]:
-        """Return the hook that runs before a node whose backward makes nodes itself (`create_graph`): these belong to
-        the node's regions until `after` ends it."""
+        """Return the hook that runs before a node of a region whose backward makes nodes itself (`create_graph`).
+
+        It tells `watch`, in this thread, to tag new nodes as ones of the node's regions, until the hook of `after`
+        resets this.
+        """
         reached = self.nodes[node]
 
         def hook(incoming: Any) -> None:
@@ -160,7 +194,7 @@ class BackwardCall:
         return hook
 
     def before(self, node: Any) -> Callable[[Any], None]:
-        """Return the hook that runs before a node that only takes gradients."""
+        """Return the hook that runs before a node that only takes gradients from a region, and keeps these."""
 
         def hook(incoming: Any) -> None:
             if _running_call() is self:
@@ -170,7 +204,8 @@ class BackwardCall:
         return hook
 
     def incoming_gradients(self, node: Any, incoming: Any) -> tuple[KeptGradient | None, ...]:
-        """Return what is kept of the gradients that a node takes."""
+        """Return a KeptGradient of each gradient that a node takes, by place. One that arrives as it was returned has
+        one already."""
         taken = []
         for place, tensor in enumerate(incoming):
             before = self.on_its_way.pop((node, place), None)
@@ -180,7 +215,8 @@ class BackwardCall:
         return tuple(taken)
 
     def returned_gradients(self, node: Any, returned: Any) -> tuple[KeptGradient | None, ...]:
-        """Return what is kept of the gradients that a node returns, and note it for those that arrive unchanged."""
+        """Return a KeptGradient of each gradient that a node returns, by slot. Where a target takes no other gradient,
+        note it in `on_its_way` for `incoming_gradients`."""
         gradients = []
         for tensor, target in zip(returned, self.nodes[node].slots, strict=True):
             kept = self.keep(tensor)
@@ -191,8 +227,8 @@ class BackwardCall:
         return tuple(gradients)
 
     def keep(self, tensor: Any) -> KeptGradient | None:
-        """Return what is kept of a gradient at this call's level; of one whose values cannot be read, such as one of a
-        subclass, only shape, dtype and device."""
+        """Return what is kept of a gradient at this call's level; None of a gradient that is None. Of one whose values
+        cannot be read, such as one of a subclass, only shape, dtype and device are kept."""
         if not isinstance(tensor, Tensor):
             return None
         shape = tuple(tensor.shape)
@@ -201,16 +237,17 @@ class BackwardCall:
         dtype, device = dtype_text(tensor.dtype), device_text(tensor.device)
         if self.level == "none" or type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta:
             return KeptGradient(shape, dtype, device)
-        if not has_memory(tensor):
+        if not has_memory(tensor):  # a storage that was resized to 0, as FSDP does: to read it ends the process
             return KeptGradient(shape, dtype, device)
         value = tensor.detach().clone() if self.level == "values" else None
         return KeptGradient(shape, dtype, device, stats_of(tensor), value)
 
     @contextlib.contextmanager
     def quietly(self) -> Iterator[None]:
-        """Compute statistics unwatched and without autograd, and keep errors instead of raising them."""
+        """Open a block that keeps gradients: an error in it goes into `errors` and is not raised, and what it computes
+        is not recorded by autograd, and not seen by regions."""
         try:
-            if self.level == "none":  # nothing is computed
+            if self.level == "none":  # nothing is computed, so nothing must be hidden
                 yield
                 return
             with watch.unwatched_here(), torch.no_grad():
@@ -229,8 +266,8 @@ def dtype_text(dtype: torch.dtype) -> str:
 
 
 def reachable_nodes(roots: Sequence[Any]) -> dict[Any, ReachedNode]:
-    """Return every autograd node that can be reached from the roots, with what is recorded of it. A leaf is in no
-    region: the same tensor may be used by many."""
+    """Return every autograd node that can be reached from the roots, with its ReachedNode. A leaf (AccumulateGrad) is
+    in no region, whatever its tag says: autograd makes one node for a tensor, and many regions may use the tensor."""
     reached: dict[Any, ReachedNode] = {}
     stack = [node for root in roots if (node := root_node(root)) is not None]
     while stack:
@@ -254,7 +291,8 @@ def root_node(root: Any) -> Any:
 
 
 def _root_names(roots: Sequence[Any]) -> dict[int, str]:
-    """Return the names of the roots' variables where the backward was called, by their index among the roots."""
+    """Return the names of the variables that hold the roots in the innermost of the user's frames, by the index of the
+    root; a root that no variable holds has no entry."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
@@ -262,52 +300,56 @@ def _root_names(roots: Sequence[Any]) -> dict[int, str]:
     return {index: names[id(root)] for index, root in enumerate(roots) if id(root) in names}
 
 
-# ---- Whose hook it is
+# ---- Whose hook it is: the backward calls that run now
+# Autograd numbers the graph tasks that run, one for each backward call, but tells the number to hooks alone, so a call
+# learns its number from its first hook.
 
-_local = threading.local()
-_tasks: dict[int, BackwardCall] = {}
-_open: list[BackwardCall] = []
+_local = threading.local()  # `_local.calls`: the calls that began in this thread, the innermost last
+_tasks: dict[int, BackwardCall] = {}  # by the number of the graph task
+_open: list[BackwardCall] = []  # of all threads
 _lock = threading.Lock()
 
 
 def _running_call() -> BackwardCall | None:
-    """Return the backward call whose graph task runs in this thread; None where it cannot be told. Hooks ask, because a
-    node that two calls share has the hooks of both. A task is given to its call when it is first seen."""
+    """Return the backward call whose graph task runs in this thread; None where it cannot be told.
+
+    Hooks ask this, because a node that two calls share has the hooks of both. A task that is seen for the first time is
+    that of the innermost call of this thread. In a device's thread, where no call began, it is that of the only call
+    without a task, which waits in its own thread.
+    """
     task = current_backward()
     known = _tasks.get(task)
     if known is not None:
         return known
     with _lock:
         own: list[BackwardCall] = getattr(_local, "calls", [])
-        # A call in this thread, or one that waits in its own while a device's thread works for it.
-        waiting = own[-1:] if own else [call for call in _open if call.task is None]
-        if len(waiting) != 1 or waiting[0].task is not None:
+        candidates = own[-1:] if own else [call for call in _open if call.task is None]
+        if len(candidates) != 1 or candidates[0].task is not None:
             return None
-        waiting[0].task = task
-        _tasks[task] = waiting[0]
-        return waiting[0]
+        candidates[0].task = task
+        _tasks[task] = candidates[0]
+        return candidates[0]
 
 
 def _follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run a backward call, and hand the regions that it reaches the gradients that flowed."""
-    if watch.here.busy:  # a backward of our own
+    """Run a backward call, and give each region that it reaches the gradients that flowed. Return what the engine does.
+
+    `engine` is torch's `_engine_run_backward`. After the roots it takes their gradients, `keep_graph` and
+    `create_graph`, by position.
+    """
+    if watch.here.busy:  # in a block of `unwatched_here`: a backward of our own
         return engine(roots, *args, **kwargs)
     if any(isinstance(root, Tensor) and not root.requires_grad for root in roots):
         return engine(roots, *args, **kwargs)  # which raises, as it does without regions
-    try:
-        with watch.unwatched_here():
-            # After the roots, autograd's engine takes their gradients, keep_graph and create_graph.
-            call = BackwardCall(roots, args[0] if args else (), bool(args[2]) if len(args) > 2 else False)
-    except Exception as error:  # an error of ours: the backward runs on, unseen by regions
-        message = f"backprint: regions do not see this backward: {describe_error(error)}"
-        warnings.warn(message, RuntimeWarning, stacklevel=4)
+    call = _begin_call(roots, gradients=args[0] if args else (), create_graph=len(args) > 2 and bool(args[2]))
+    if call is None:
         return engine(roots, *args, **kwargs)
     if not call.cores:  # it reaches no region
         with watch.without_operator_mode():
             return engine(roots, *args, **kwargs)
-    calls: list[BackwardCall] = getattr(_local, "calls", [])
-    _local.calls = calls
-    calls.append(call)
+    calls_of_thread: list[BackwardCall] = getattr(_local, "calls", [])
+    _local.calls = calls_of_thread
+    calls_of_thread.append(call)
     with _lock:
         _open.append(call)
     cause = ""
@@ -316,19 +358,32 @@ def _follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwarg
             call.hook()
         with watch.without_operator_mode(), watch.watching_new_nodes(call.create_graph):
             return engine(roots, *args, **kwargs)
-    except BaseException as raised:
+    except BaseException as raised:  # also KeyboardInterrupt: the pass keeps its text, and the exception goes on
         cause = f"{type(raised).__name__}: {raised}".splitlines()[0][:500]
         raise
     finally:
-        watch.here.deriving = None
+        watch.here.deriving = None  # after a node that raised, no hook has reset this
         call.unhook()
-        calls.remove(call)
+        calls_of_thread.remove(call)
         with _lock:
             _open.remove(call)
             if call.task is not None:
                 _tasks.pop(call.task, None)
         for core in call.cores:
             core.backward_ended(call, cause)
+
+
+def _begin_call(roots: Any, gradients: Any, create_graph: bool) -> BackwardCall | None:
+    """Return the state of a backward call that begins. After an error of ours, warn and return None: the backward runs
+    on, unseen by regions."""
+    try:
+        with watch.unwatched_here():
+            return BackwardCall(roots, gradients, create_graph)
+    except Exception as error:
+        message = f"backprint: regions do not see this backward: {describe_error(error)}"
+        # 5: the line that called `Tensor.backward`; between are two frames of torch's and two of this file.
+        warnings.warn(message, RuntimeWarning, stacklevel=5)
+        return None
 
 
 watch.follow_backward = _follow_backward

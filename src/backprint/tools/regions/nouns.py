@@ -1,4 +1,8 @@
-"""The plain values that a region returns: passes, made of nodes and edges. Gradients are tensors only if kept."""
+"""The plain values that a region returns: passes, made of nodes and edges.
+
+A pass is one backward call that reached the region. `level` says which gradients the region keeps (LEVELS): "none" only
+shape, dtype and device, "stats" also their statistics (Stats), "values" also the tensors.
+"""
 
 from __future__ import annotations
 
@@ -122,14 +126,14 @@ ORIGINS = ("forward", "inputs", "backward", "gradients")
 
 @dataclass(frozen=True, slots=True)
 class NonfiniteOrigin:
-    """Where the NaN or Inf of a pass come from. `what` is `NaN` or `Inf`, and `where` one of
+    """Where the NaN or Inf of a pass come from. `what` is `NaN` or `Inf`, and `where` one of ORIGINS:
 
     `forward`     an operator of the block made them from finite numbers (or a NaN from Inf): `op`, `line`
     `inputs`      they came into the block with `tensor`, which `op` on `line` was the first to take
     `backward`    a node made them from a finite gradient: `node`, with the `op` and `line` of its forward
     `gradients`   they came into the region with the gradient of `tensor`, which `node` took
 
-    `detail` adds what else is known.
+    The fields that a row does not name may be filled too, as far as they are known. `detail` adds a text.
     """
 
     what: str
@@ -142,10 +146,10 @@ class NonfiniteOrigin:
 
     def __str__(self) -> str:
         at = f" at {self.line}" if self.line is not None else ""
-        with_it = self.tensor or "a tensor"
+        tensor = self.tensor or "a tensor"
         text = {
             "forward": f"{self.what} born in the forward: {self.op}{at}",
-            "inputs": f"{self.what} came in from outside with {with_it}, first taken by {self.op}{at}",
+            "inputs": f"{self.what} came in from outside with {tensor}, first taken by {self.op}{at}",
             "backward": f"{self.what} born in the backward: {self.node}, of {self.op or 'an operator'}{at}",
             "gradients": f"{self.what} came in with the gradient of {self.tensor}, which {self.node} took{at}",
         }[self.where]
@@ -214,7 +218,8 @@ class Pass:
 
     @cached_property
     def first_bad(self) -> Edge | Unwatched | None:
-        """The first edge with NaN or Inf; `Unwatched` where gradients were not looked at."""
+        """The first edge with NaN or Inf, in the order of the backward; None if there is none, `Unwatched` where
+        gradients were not looked at."""
         bad_edge = next((edge for edge in self.edges if edge.bad), None)
         return bad_edge if bad_edge is not None or self.watched else Unwatched()
 
@@ -226,8 +231,8 @@ class Pass:
     @property
     def bad(self) -> bool:
         """Whether a gradient or the forward had NaN or Inf, as far as that was watched, or the backward raised."""
-        every = (*self.roots, *self.edges, *self.inputs)
-        return bool(self.error) or isinstance(self.origin, NonfiniteOrigin) or any(flowed.bad for flowed in every)
+        gradients = (*self.roots, *self.edges, *self.inputs)
+        return bool(self.error) or isinstance(self.origin, NonfiniteOrigin) or any(flowed.bad for flowed in gradients)
 
     @property
     def backward(self) -> Pass:
@@ -251,8 +256,8 @@ class Pass:
 
     @property
     def bad_part(self) -> Pass:
-        """This pass with the gradients that have NaN or Inf alone, the nodes at their ends, and the one that they come
-        from."""
+        """A Pass of only those gradients that have NaN or Inf, the nodes at their ends, and the node that made them or
+        took them from outside, if `origin` names one."""
         edges = tuple(edge for edge in self.edges if edge.bad)
         inputs = tuple(row for row in self.inputs if row.bad)
         roots = tuple(root for root in self.roots if root.bad)
@@ -267,7 +272,8 @@ class Pass:
         return next(node for node in self.nodes if node.name == name)
 
     def where(self, edge: Edge | Unwatched) -> StackLine | None:
-        """Return the forward line of an edge's source, or else of its target."""
+        """Return the forward line of an edge's source, or else of its target; None if neither has one. `first_bad` may
+        be passed as it is: of `Unwatched` there is no line."""
         if isinstance(edge, Unwatched):
             return None
         ends = (self.node(edge.source), self.node(edge.target))

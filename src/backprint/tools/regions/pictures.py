@@ -1,10 +1,19 @@
-"""A pass as a picture and a page. A command makes them from a dump's graph.json, never the program's own step."""
+"""A pass as a picture and a page. A command makes them from a dump's graph.json, never the program's own step.
+
+A Pass is the record of one backward call that reached a region: its nodes (autograd's) and its edges, which are the
+gradients between them. A node is `inside` the region or a neighbor of it; a `leaf` is a neighbor that accumulates into
+a tensor (AccumulateGrad). `ops` are the forward operators of a node, and `kind` is autograd's name for it.
+
+A Scene is what is drawn, node by node: those of the forward first, then those of the backward. A place is the index of
+a node in it. A FlowMark is what is written at a flow, which is a line from the node that makes a value to the node that
+takes it: a short text, a long one, and whether the value has NaN or Inf.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from backprint.common.web_page import WebPage
 from backprint.graph.nouns import Source
@@ -36,7 +45,7 @@ def drawn_pass(region_pass: Pass) -> DrawnPair:
 
     An edge leads from `source` to `target` in the backward; in the forward a value goes the other way.
     """
-    leaf_neighbors, count = _nodes_beside_leaves(region_pass), len(region_pass.nodes)
+    neighbors_of_leaves, count = _neighbors_of_leaves(region_pass), len(region_pass.nodes)
     forward = _in_forward_order(region_pass)
     backward = forward[::-1]
     forward_places = {node.name: place for place, node in enumerate(forward)}
@@ -47,26 +56,27 @@ def drawn_pass(region_pass: Pass) -> DrawnPair:
     backward_inputs = _inputs_by_node(
         (backward_places[edge.source], backward_places[edge.target]) for edge in region_pass.edges
     )
-    nodes = [
-        _scene_node(
-            node, side, inputs.get(places[node.name], ()), partners, leaf_neighbors.get(node.name), region_pass.region
-        )
-        for side, order, places, inputs in (
-            (FORWARD, forward, forward_places, forward_inputs),
-            (BACKWARD, backward, backward_places, backward_inputs),
-        )
-        for node in order
-        # Not a loop: it names the tuple.
-        for partners in (((forward_places[node.name],) if side == BACKWARD else ()),)
-    ]
+    nodes = []
+    for side, order, places, inputs in (
+        (FORWARD, forward, forward_places, forward_inputs),
+        (BACKWARD, backward, backward_places, backward_inputs),
+    ):
+        for node in order:
+            # A node of the backward is drawn as the gradient of the same node in the forward.
+            partners = (forward_places[node.name],) if side == BACKWARD else ()
+            inputs_of_node, leaf_neighbor = inputs.get(places[node.name], ()), neighbors_of_leaves.get(node.name)
+            nodes.append(_scene_node(node, side, inputs_of_node, partners, leaf_neighbor, region_pass.region))
     marks: dict[tuple[int, int], FlowMark] = {}
     for edge in region_pass.edges:
         marks.setdefault((forward_places[edge.target], forward_places[edge.source]), _forward_mark(edge.tensor))
+        # Several edges between two nodes are one line: with the first mark, or the first that has NaN or Inf.
         ends, mark = (backward_places[edge.source], backward_places[edge.target]), _mark_of(edge)
         if ends not in marks or (mark.is_bad and not marks[ends].is_bad):
             marks[ends] = mark
     title = f"{region_pass.region}, pass {region_pass.index}"
-    return drawn_scene(Scene(title, tuple(nodes), count, (), ()), (FREE,) * len(nodes), marks=marks)
+    scene = Scene(title, tuple(nodes), forward=count, ports=(), bridges=())  # a pass has no ports, and saves nothing
+    # A pass has not what costs are computed from: each step has the cost FREE, of no FLOPs and no bytes.
+    return drawn_scene(scene, costs=(FREE,) * len(nodes), marks=marks)
 
 
 def _in_forward_order(region_pass: Pass) -> list[Node]:
@@ -75,35 +85,44 @@ def _in_forward_order(region_pass: Pass) -> list[Node]:
     inside = {node.name for node in region_pass.nodes if node.inside}
     gives = {edge.source for edge in region_pass.edges if edge.target in inside}
     receives = {edge.target for edge in region_pass.edges if edge.source in inside}
-    near = _nodes_beside_leaves(region_pass)
+    neighbors_of_leaves = _neighbors_of_leaves(region_pass)
 
     def part(node: Node) -> int:
         """Return 0 before the region, 1 in it, 2 behind it."""
-        beside = near.get(node.name)
-        is_parameter = beside is not None and bool(beside[0].module)
-        if node.inside or is_parameter or (node.name in gives) == (node.name in receives):
+        neighbor = neighbors_of_leaves.get(node.name)
+        is_parameter_of_module = neighbor is not None and bool(neighbor.node.module)  # drawn beside its operator
+        if node.inside or is_parameter_of_module or (node.name in gives) == (node.name in receives):
             return 1
         return 2 if node.name in gives else 0
 
     forward = list(reversed(region_pass.nodes))
-    return sorted(forward, key=part)
+    return sorted(forward, key=part)  # which keeps the order in each part
 
 
 def _inputs_by_node(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
-    """Return for each node the nodes whose results it takes, each once."""
+    """Return for each node the nodes whose results it takes, each once, all by their places. `flows` are pairs of the
+    node that makes a value and the node that takes it."""
     sources: dict[int, list[int]] = {}
     for maker, taker in flows:
-        if maker not in (values := sources.setdefault(taker, [])):
-            values.append(maker)
+        makers = sources.setdefault(taker, [])
+        if maker not in makers:
+            makers.append(maker)
     return sources
 
 
-def _nodes_beside_leaves(region_pass: Pass) -> dict[str, tuple[Node, str]]:
-    """Return for each leaf, by name, the first node that gives it a gradient, beside which it is drawn, and the name of
-    its tensor."""
+class _LeafNeighbor(NamedTuple):
+    """The node beside which a leaf is drawn, and the name of the leaf's tensor."""
+
+    node: Node
+    tensor: str
+
+
+def _neighbors_of_leaves(region_pass: Pass) -> dict[str, _LeafNeighbor]:
+    """Return for each leaf, by name, the first node in the pass that gives it a gradient. The edges are reversed,
+    because the last one of a leaf stays in the dict."""
     nodes = {node.name: node for node in region_pass.nodes}
     return {
-        edge.target: (nodes[edge.source], edge.tensor)
+        edge.target: _LeafNeighbor(nodes[edge.source], edge.tensor)
         for edge in reversed(region_pass.edges)
         if nodes[edge.target].leaf
     }
@@ -114,31 +133,38 @@ def _scene_node(
     side: int,
     inputs: Sequence[int],
     partners: tuple[int, ...],
-    leaf_neighbor: tuple[Node, str] | None,
+    leaf_neighbor: _LeafNeighbor | None,
     region: str,
 ) -> SceneNode:
     """Return a node of autograd as a node of a scene: with its operators in the forward, its kind in the backward; a
-    leaf with the name of its tensor."""
+    leaf with the name of its tensor, at the line and in the module of the node beside it.
+
+    `inputs` are the places of the nodes whose results it takes, `partners` the place of the same node in the forward,
+    `leaf_neighbor` the node beside a leaf, and `region` the name of the region.
+    """
     label = (", ".join(node.ops) or _operator_of(node.kind)) if side == FORWARD else node.kind
     shown_at = node
     if leaf_neighbor is not None:
-        shown_at, name = leaf_neighbor[0], leaf_neighbor[1].rpartition(".")[2]
+        shown_at = leaf_neighbor.node
+        name = leaf_neighbor.tensor.rpartition(".")[2]  # `weight` of `layers.0.weight`
         label = name if side == FORWARD else f"∂{name}"
     line = node.line or shown_at.line
     # A neighbor stands around the region, and a parameter of a module in it beside the operator that takes it.
     region_of_node = region if node.inside or (leaf_neighbor is not None and shown_at.module) else ""
     module = shown_at.module if region_of_node else ""
+    # Without a line, the Source is there for its module alone.
     source = Source("?", 0, "", "", module) if module else None
     if line is not None:
         source = Source(line.file or "?", line.line, line.function, line.code, module)
-    # The leaves of a repeated module differ in their names, and are one leaf of its loop; other leaves are in no loop.
+    # Nodes with equal tokens may be folded into a loop. The leaves of a repeated module differ in their names, and are
+    # one leaf of its loop; other leaves are in no loop.
     token = (label if leaf_neighbor is None else "leaf" if region_of_node else node.name, len(inputs))
     return SceneNode(
         side,
         node.name,
-        label,
-        None,
-        tuple(inputs),
+        target=label,
+        spec=None,  # a node of autograd may have several results
+        inputs=tuple(inputs),
         source=source,
         partners=partners,
         echo="gradient of" if partners else "",
@@ -156,8 +182,9 @@ def _operator_of(kind: str) -> str:
 
 
 def _forward_mark(tensor: str) -> FlowMark:
-    """Return what stands at a flow of the forward: the tensor."""
-    return FlowMark(_operator_of(tensor.rpartition(".")[2]), tensor, False)
+    """Return what stands at a flow of the forward: the name of the tensor, short and in full. A tensor without a name
+    of the user's has that of its node, which `_operator_of` makes shorter."""
+    return FlowMark(_operator_of(tensor.rpartition(".")[2]), tensor, is_bad=False)
 
 
 def _mark_of(edge: Edge) -> FlowMark:
@@ -166,26 +193,29 @@ def _mark_of(edge: Edge) -> FlowMark:
     text = f"gradient of {edge.tensor}\n{shape}" + (f"\n{edge.stats}" if edge.stats is not None else "")
     if edge.stats is not None and edge.stats.bad:
         counts = ((edge.stats.nan, "NaN"), (edge.stats.inf, "Inf"))
-        return FlowMark(", ".join(f"{count:,} {word}" for count, word in counts if count), text, True)
+        return FlowMark(", ".join(f"{count:,} {word}" for count, word in counts if count), text, is_bad=True)
     name = _operator_of(edge.tensor.rpartition(".")[2])
-    return FlowMark(f"{name} {list(edge.shape)}" if edge.flows else f"{name}: None", text, False)
+    return FlowMark(f"{name} {list(edge.shape)}" if edge.flows else f"{name}: None", text, is_bad=False)
 
 
 def page_of_pass(region_pass: Pass) -> WebPage:
     """Return the page of a pass: its picture, and the statistics on its edges. The page has statistics by step, so a
-    step has those of its worst edge."""
+    step has those of the worst edge that leaves it: one with NaN or Inf, else the one with the largest norm."""
     drawn, strings, count = drawn_pass(region_pass), Strings(), 2 * len(region_pass.nodes)
     # In `drawn_pass` the backward follows the forward in the reverse order: the last step is the forward's first node.
-    theirs = {node.name: count - 1 - place for place, node in enumerate(_in_forward_order(region_pass))}
-    rows: dict[int, Stats] = {}
+    backward_places = {node.name: count - 1 - place for place, node in enumerate(_in_forward_order(region_pass))}
+    worst_stats: dict[int, Stats] = {}
     for edge in region_pass.edges:
         if edge.stats is not None:
-            value = theirs[edge.source]
-            rows[value] = max(rows.get(value, edge.stats), edge.stats, key=lambda stats: (stats.bad, stats.norm))
-    # The page has no text and no memory of a pass.
+            place = backward_places[edge.source]
+            worst_stats[place] = max(
+                worst_stats.get(place, edge.stats), edge.stats, key=lambda stats: (stats.bad, stats.norm)
+            )
+    # The page of a Capture has the code and the memory over time too. A pass has neither.
     line = {"before": 0, "live": [0] * count, "spans": [], "held": [], "peak": [0, 0]}
     code: dict[str, Any] = {"forward": [], "backward": [], "ends": [[], []]}
-    data = scene_data(drawn, strings, Measured([False] * count, [0] * count, line, code))
+    measured = Measured(views=[False] * count, memory=[0] * count, line=line, code=code)
+    data = scene_data(drawn, strings, measured)
     known = {
         "nodes": contents_of(drawn),
         "gradients": region_pass.level,
@@ -199,7 +229,9 @@ def page_of_pass(region_pass: Pass) -> WebPage:
         "facts": [[name, text] for name, text in known.items() if text],
         "notes": [],
         "verdict": verdict_row(NOT_COMPARED, "these are the gradients of one run, without a reference"),
-        "pairs": [data | {"stats": {"value": list(rows), "rows": [stats_row(row) for row in rows.values()]}}],
+        "pairs": [
+            data | {"stats": {"value": list(worst_stats), "rows": [stats_row(stats) for stats in worst_stats.values()]}}
+        ],
     }
     return WebPage(drawn.scene.name, "".join(page_html(content)))
 

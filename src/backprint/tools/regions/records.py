@@ -32,11 +32,13 @@ Frames = tuple[Frame, ...]
 
 @dataclass(slots=True, eq=False, repr=False)
 class OperatorRun:
-    """An operator that ran: its name, its line, and the nodes that were made for it.
+    """An operator that ran: its name, whether its result is a view, the user's line that called it, and the nodes that
+    were made for it.
 
-    For each open block, by identity, `rank` counts the operators of this name before it, and `unrun` says that no pass
-    has run its nodes. `source` says where the NaN or Inf in its arguments or results come from; `bad_results`, that its
-    results have some. `taken` is the argument that had them, and `title` the name of that argument.
+    `rank` and `unrun` are by region: the keys are ids of RegionCores, whose blocks were open. `rank` has how many
+    operators of this name ran before, and in `unrun` are the regions of which no pass has run a node of this operator.
+    `source` says where the NaN or Inf in its arguments or results come from; `bad_results`, that its results have some.
+    `taken` is the argument that had them, and `title` the name of that argument.
     """
 
     name: str
@@ -58,11 +60,15 @@ class OperatorRun:
 
 @dataclass(slots=True, eq=False, repr=False)
 class NodeRecord:
-    """The record of an autograd node, without the node: its stack, and the operators run before, after and within it.
+    """The record of an autograd node, without the node: its stack, and the operators around it.
 
-    `of` is the kind and the record of the node whose backward made it, if one did. `modules` are those whose forward
-    was running, the innermost first. `apply` is the frame of a custom function's `apply` while its forward runs.
-    `outputs` has the user's names of its results, by their numbers.
+    `seq` numbers the nodes in the order in which they were made. `frames` is the Python stack, innermost first.
+    `before` is the operator that ran last before the node was made, and `after` those that ran between it and the next
+    node that was made for another operator: autograd makes a node before its operator runs. `within` are those in the
+    forward of a custom function. `modules` are those whose forward was running, the innermost first. `of` is the kind
+    (autograd's name) and the record of the node whose backward made this node, if one did. `apply` is the frame of a
+    custom function's `apply` while its forward runs. `outputs` has the user's names of the tensors that have this node
+    as grad_fn, by output number.
     """
 
     seq: int
@@ -82,16 +88,19 @@ class NodeRecord:
 
     @property
     def line(self) -> StackLine | None:
-        """The innermost line of the user's code."""
-        frame_of_user = next((frame for frame in self.frames if is_users(frame[0].co_filename)), None)
+        """The innermost line of the user's code; None if no frame is of it."""
+        frame_of_user = next(((code, place) for code, place in self.frames if is_users(code.co_filename)), None)
         return stack_line(frame_of_user) if frame_of_user else None
 
 
 @functools.lru_cache(maxsize=4096)
 def stack_line(frame: Frame) -> StackLine:
-    """Return the source line that a frame stood at."""
-    code, place = frame
-    line = next((line for start, end, line in code.co_lines() if start <= place < end and line), code.co_firstlineno)
+    """Return the source line that a frame stood at: that of its instruction, or the first of its function if the
+    instruction has none."""
+    code, instruction = frame
+    line = next(
+        (line for start, end, line in code.co_lines() if start <= instruction < end and line), code.co_firstlineno
+    )
     return StackLine(code.co_filename, line, code.co_qualname)
 
 
@@ -101,7 +110,7 @@ that would make a copy of them, which keeps tensors alive."""
 
 
 def running_modules(frame: FrameType | None) -> tuple[weakref.ref[nn.Module], ...]:
-    """Return the modules whose forward is running, the innermost first."""
+    """Return the modules whose forward is running at `frame` and its callers, the innermost first."""
     modules = []
     while frame is not None:
         if frame.f_code is CALL:
@@ -114,8 +123,8 @@ def running_modules(frame: FrameType | None) -> tuple[weakref.ref[nn.Module], ..
 
 
 def stack_frames(frame: FrameType | None, whole: bool) -> Frames:
-    """Return the frames of a stack, innermost first; unless the `whole` is wanted, up to the first of the user's
-    code."""
+    """Return the frames of the stack that ends at `frame`, innermost first, at most DEEPEST: the `whole` stack, or the
+    part up to the first frame of the user's code, which is enough for a line."""
     frames: list[Frame] = []
     while frame is not None and len(frames) < DEEPEST:
         code = frame.f_code

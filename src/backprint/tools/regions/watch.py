@@ -5,6 +5,9 @@ the thread that makes it, and keeps the result in the node's metadata. That func
 anywhere; the result is a `_NodeTag`, by which a node is known later. A dispatch mode, in threads with an open block,
 sees the operators. Blocks and living nodes are counted for the whole process, and the functions of torch are put back
 with the last of them.
+
+What is recorded goes to the RegionCores (`context.py`; `core` here) of the open blocks: a core is the state of one
+region. A NodeRecord says how the forward made a node, and an OperatorRun is an operator that ran (`records.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.fx.traceback as fx_traceback
@@ -42,7 +45,7 @@ from backprint._torch.modes import (
 )
 from backprint._torch.operators import schema_of
 from backprint.tools.regions.origins import OperatorLook, variable_holding
-from backprint.tools.regions.records import NodeRecord, OperatorRun, running_modules, stack_frames
+from backprint.tools.regions.records import Frame, NodeRecord, OperatorRun, running_modules, stack_frames
 from backprint.trace.frames import is_users
 
 if TYPE_CHECKING:
@@ -52,12 +55,20 @@ if TYPE_CHECKING:
 # While a block is open, these are the functions of anomaly mode, which users read and set as if it were their own.
 # While a recorded node is alive, backward calls go through a function of ours.
 
+
+class _AnomalyMode(NamedTuple):
+    """Whether anomaly mode is on, and whether it checks gradients for NaN."""
+
+    is_on: bool
+    checks_nan: bool
+
+
+_users_anomaly = _AnomalyMode(is_on=False, checks_nan=True)  # what the user set, while a block is open
 _lock = threading.Lock()
-_blocks = 0
-_alive = 0
-_users_anomaly = (False, True)
-_replaced: dict[tuple[Any, str], tuple[Any, Any]] = {}
-_engines: dict[Any, tuple[Any, Any]] = {}
+_blocks = 0  # how many blocks are open, in all threads
+_alive = 0  # how many nodes with a tag of ours live
+_replaced: dict[tuple[Any, str], tuple[Any, Any]] = {}  # by owner and name: torch's function, and ours
+_engines: dict[Any, tuple[Any, Any]] = {}  # by module of ENGINES: torch's function that runs a backward, and ours
 
 follow_backward: Any = None
 """Runs a backward call: `follow_backward(engine, roots, ...)`. The module `follow` sets it."""
@@ -74,16 +85,20 @@ APPLY = (_apply_from_python.__code__, getattr(torch.autograd.Function.apply, "__
 
 
 def _count_blocks(by: int) -> None:
-    """Count the open blocks. With the first, anomaly mode is turned on, unseen by the user, and torch calls
-    `_record_new_node` for each new autograd node; with the last, torch's functions and the user's mode are back."""
+    """Add `by` (1 or -1) to the number of open blocks.
+
+    With the first block, anomaly mode is turned on, unseen by the user: torch then calls `format_stack`, here
+    `_record_new_node`, for each new autograd node. With the last one closed, torch's functions and the user's mode are
+    put back.
+    """
     global _blocks, _users_anomaly
     with _lock:
         _blocks += by
         if by > 0 and _blocks == 1:
-            _users_anomaly = (anomaly_mode(), anomaly_mode_checks_nan())
+            _users_anomaly = _AnomalyMode(anomaly_mode(), anomaly_mode_checks_nan())
             _replace(torch, "set_anomaly_enabled", _set_users_anomaly)
-            _replace(torch, "is_anomaly_enabled", lambda: _users_anomaly[0])
-            _replace(torch, "is_anomaly_check_nan_enabled", lambda: _users_anomaly[1])
+            _replace(torch, "is_anomaly_enabled", lambda: _users_anomaly.is_on)
+            _replace(torch, "is_anomaly_check_nan_enabled", lambda: _users_anomaly.checks_nan)
             _replace(fx_traceback, "format_stack", _record_new_node)
             if BUILTIN is not None:
                 _replace(torch.autograd.Function, "apply", classmethod(_apply_from_python))
@@ -104,25 +119,26 @@ def _replace(owner: Any, name: str, ours: Any) -> None:
 def _set_users_anomaly(enabled: bool, check_nan: bool = True) -> None:
     """Stand for `torch.set_anomaly_enabled` while a block is open: keep what the user wants, leave the mode on."""
     global _users_anomaly
-    _users_anomaly = (bool(enabled), bool(check_nan))
+    _users_anomaly = _AnomalyMode(bool(enabled), bool(check_nan))
     _turn_anomaly_on()
 
 
 def _turn_anomaly_on() -> None:
     """Turn anomaly mode on; it checks for NaN only where the user has it on."""
-    set_anomaly_mode(True, _users_anomaly[0] and _users_anomaly[1])
+    set_anomaly_mode(True, _users_anomaly.is_on and _users_anomaly.checks_nan)
 
 
 def _users_stack() -> list[str]:
     """Return the texts that torch would keep of a new node: its stack in the user's anomaly mode or in tracing, else
-    none."""
-    if not (_users_anomaly[0] or fx_traceback.should_preserve_node_meta):
+    none. Lines of this file are left out, as they would not be there without a region."""
+    if not (_users_anomaly.is_on or fx_traceback.should_preserve_node_meta):
         return []
-    return [text for text in _replaced[fx_traceback, "format_stack"][0]() if __file__ not in text]
+    torch_format_stack, _ = _replaced[fx_traceback, "format_stack"]
+    return [text for text in torch_format_stack() if __file__ not in text]
 
 
 def _install_engine_hooks() -> None:
-    """Have backward calls go through `follow_backward`."""
+    """Have backward calls go through `follow_backward`, which is given torch's function first."""
     with _lock:
         for module in ENGINES:
             if module not in _engines:
@@ -145,7 +161,8 @@ KEYS = ModeKey
 
 
 class _NodeTag(list[str]):
-    """The tag in a node's metadata by which it is known later. It is a list of texts, as anomaly mode prints them."""
+    """The tag in a node's metadata by which it is known later: `made` says how the forward made the node, and `cores`
+    in which regions. It is a list of texts, because anomaly mode prints it as the node's stack."""
 
     __slots__ = ("cores", "made")
 
@@ -153,13 +170,13 @@ class _NodeTag(list[str]):
         super().__init__(texts)
         self.made, self.cores = record, cores
 
-    def __del__(self) -> None:
+    def __del__(self) -> None:  # the node owns its metadata, so the node is freed
         _dead.append(None)
         _forget_dead_nodes()
 
 
 def tag_of(node: Any) -> _NodeTag | None:
-    """Return the tag of a node that was made in a block."""
+    """Return the tag of a node that was made in a block; None of any other node."""
     tag = node.metadata.get("traceback_")
     return tag if type(tag) is _NodeTag else None
 
@@ -169,8 +186,8 @@ class _ThreadState(threading.local):
 
     def __init__(self) -> None:
         self.open: list[RegionCore] = []
-        self.mode: _OperatorMode | None = None
-        self.last: OperatorRun | None = None
+        self.mode: _OperatorMode | None = None  # on while a block is open
+        self.last: OperatorRun | None = None  # the operator that ran last
         # Autograd makes the nodes of an operator before the operator runs: `group` are those made last, and `used`
         # says that an operator has run since, so that the next node begins a new group.
         self.group: list[NodeRecord] = []
@@ -182,7 +199,7 @@ class _ThreadState(threading.local):
 
 
 here = _ThreadState()
-_count = itertools.count()
+_node_numbers = itertools.count()  # of NodeRecords, in the order in which nodes are made
 _dead: collections.deque[None] = collections.deque()  # an item for each tag that was freed and is not counted yet
 
 
@@ -190,14 +207,15 @@ _dead: collections.deque[None] = collections.deque()  # an item for each tag tha
 
 
 def open_block(core: RegionCore) -> None:
-    """Open a block in this thread: the nodes and operators that it makes from here on are told to `core`."""
+    """Open a block in this thread: from here on, the nodes that the thread makes are tagged with `core`, and `core` is
+    told of the operators that it runs."""
     _count_blocks(1)
     _install_engine_hooks()
     here.open.append(core)
     if here.mode is None:
         here.mode = _OperatorMode()
         here.mode.__enter__()
-    here.group, here.last = [], None
+    here.group, here.last = [], None  # nodes and operators from before the block are not of it
 
 
 def close_block(core: RegionCore) -> None:
@@ -212,8 +230,12 @@ def close_block(core: RegionCore) -> None:
 
 
 def _forget_dead_nodes() -> None:
-    """Count the nodes that were freed, and put torch's engine back after the last. Destructors call this, so it never
-    waits for the lock: its holder does the work then."""
+    """Take the nodes that were freed from the number of living ones, and put torch's engine back after the last.
+
+    A destructor calls this, at any place of a program, so it never waits for the lock: the thread itself may hold it.
+    What is left in `_dead` is counted at the next call. The outer loop asks again for nodes that were freed between the
+    end of the inner loop and the release of the lock.
+    """
     global _alive
     while _dead and _lock.acquire(blocking=False):
         try:
@@ -232,28 +254,29 @@ def _forget_dead_nodes() -> None:
 def _record_new_node() -> list[str]:
     """Stand for `format_stack`, which torch calls when it makes a node: record the node if a block is open, and return
     the tag that torch keeps in the node's metadata; else the texts that torch would have kept."""
-    if here.busy or not torch.is_grad_enabled() or is_tracing():  # without gradients no pass can reach it
+    if here.busy or not torch.is_grad_enabled() or is_tracing():  # without grad mode no pass can reach the node
         return _users_stack()
     if here.deriving is not None:
-        return _tag_node_of_backward(*here.deriving)
+        cores, node_of_backward = here.deriving
+        return _tag_node_of_backward(cores, node_of_backward)
     if not here.open:
         return _users_stack()
-    frame: FrameType | None = sys._getframe(1)
-    apply = frame if frame is not None and frame.f_code in APPLY else None
+    frame: FrameType | None = sys._getframe(1)  # where the node is made: the call of an operator, or of `apply`
     cores = tuple(here.open)
-    stack = stack_frames(frame, any(core.stacks for core in cores))
-    record = NodeRecord(next(_count), stack, here.last, running_modules(frame))
-    if here.used:
+    stack = stack_frames(frame, whole=any(core.stacks for core in cores))
+    record = NodeRecord(next(_node_numbers), stack, before=here.last, modules=running_modules(frame))
+    if here.used:  # an operator has run since the last node: this node is for the next one
         here.group, here.used = [], False
     here.group.append(record)
-    if apply is not None:
-        record.apply = apply
+    if frame is not None and frame.f_code in APPLY:  # the node of a custom function, whose forward runs next
+        record.apply = frame
         here.applying.append(record)
     return _tag_node(record, cores)
 
 
 def _tag_node(record: NodeRecord, cores: tuple[RegionCore, ...]) -> _NodeTag:
-    """Count a node as alive, and return the tag that torch keeps in its metadata."""
+    """Count a node as alive, and return the tag that torch keeps in its metadata. Its texts are those that torch would
+    have kept, else the line of the user's code."""
     global _alive
     with _lock:
         _alive += 1
@@ -265,8 +288,11 @@ def _tag_node(record: NodeRecord, cores: tuple[RegionCore, ...]) -> _NodeTag:
 
 
 def _tag_node_of_backward(cores: tuple[RegionCore, ...], of: tuple[str, NodeRecord]) -> _NodeTag:
-    """Tag a node made by the backward of a node in a region, as with `create_graph`: it is in that region too."""
-    return _tag_node(NodeRecord(next(_count), of[1].frames, None, of[1].modules, of), cores)
+    """Return the tag of a node that was made by the backward of a node in regions, with `create_graph`: the new node is
+    in these regions too. `of` is the kind and the record of the node whose backward runs, which lends its stack."""
+    _, forward_record = of
+    record = NodeRecord(next(_node_numbers), forward_record.frames, before=None, modules=forward_record.modules, of=of)
+    return _tag_node(record, cores)
 
 
 # ---- Operators
@@ -283,13 +309,17 @@ class _OperatorMode(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if here.open and not here.busy and not _reads_metadata_alone(func) and not is_tracing():
             ran = _record_operator(func, sys._getframe(1))
-            if any(core.watches for core in here.open):
+            if any(core.watches for core in here.open):  # a region that looks for NaN and Inf
                 return _run_looking_for_nonfinite(ran, func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
 
 def _run_looking_for_nonfinite(ran: OperatorRun, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run an operator, and look for NaN and Inf in its arguments and results. An error in looking never stops it."""
+    """Run an operator and return its result; note in `ran` the NaN and Inf in its arguments and results.
+
+    An error in looking never stops the operator. OperatorLook looks at the arguments before the run, because an
+    operator in place overwrites them.
+    """
     cores = tuple(core for core in here.open if core.watches)
     look = None
     with _keeping_errors(cores):
@@ -299,8 +329,9 @@ def _run_looking_for_nonfinite(ran: OperatorRun, func: Any, args: tuple[Any, ...
         with _keeping_errors(cores):
             ran.source, ran.bad_results = look.source(result, cores, ran.frame)
             if look.same is not None and ran.source is not None:
+                # An argument brought them. Frame 2 is what called the operator, below `__torch_dispatch__`.
                 ran.taken, ran.title = weakref.ref(look.same), variable_holding(look.same, sys._getframe(2))
-                if not ran.source.born and ran.source.taken is None:
+                if not ran.source.born and ran.source.taken is None:  # the first operator that takes them
                     ran.source.taken, ran.source.title = ran.taken, ran.title
             if ran.bad_results:
                 for core in cores:
@@ -310,7 +341,8 @@ def _run_looking_for_nonfinite(ran: OperatorRun, func: Any, args: tuple[Any, ...
 
 @contextlib.contextmanager
 def _keeping_errors(cores: tuple[RegionCore, ...]) -> Iterator[None]:
-    """Hide operators from watching and from the user's modes, and hand errors to the blocks instead of raising."""
+    """Open a block whose operators are hidden from watching and from the user's modes. An error in it is not raised:
+    the regions warn of it, once each."""
     try:
         with unwatched_here(), DisableTorchDispatch():
             yield
@@ -320,36 +352,37 @@ def _keeping_errors(cores: tuple[RegionCore, ...]) -> Iterator[None]:
 
 
 def is_tracing() -> bool:
-    """Whether a compiler traces in this thread: the nodes it makes are not the program's."""
-    mode = mode_of_key
-    return mode(KEYS.PROXY) is not None or mode(KEYS.FUNCTIONAL) is not None
+    """Whether a compiler traces in this thread, by its dispatch mode: the nodes that it makes are not the program's."""
+    return mode_of_key(KEYS.PROXY) is not None or mode_of_key(KEYS.FUNCTIONAL) is not None
 
 
 def _reads_metadata_alone(func: Any) -> bool:
-    """Whether an operator only reads a size or a device: such a one is no step of the program."""
+    """Whether an operator only reads a size or a device (`prim::device`, `aten::sym_size`), which no pass can reach."""
     return func.namespace == "prim" or schema_of(func).name.startswith("aten::sym_")
 
 
 def _record_operator(func: Any, frame: FrameType | None) -> OperatorRun:
-    """Record an operator as it runs: for the nodes made since the last one, or, in the forward of a custom function,
-    which runs without gradients, for that function's node. Tell the open blocks."""
-    if not anomaly_mode():  # a mode that was on before ours was left
+    """Record an operator that is about to run, tell the open regions, and return the record.
+
+    Autograd makes an operator's nodes before the operator runs, so it is recorded for the nodes in `here.group`. The
+    forward of a custom function runs without grad mode and makes no nodes: an operator in it is recorded for the
+    function's node. `frame` is what called the operator.
+    """
+    if not anomaly_mode():  # the user left an anomaly mode that was entered before the block, which turned ours off
         _turn_anomaly_on()
-    owner = _running_custom_function(frame)
-    grads = torch.is_grad_enabled()
-    while frame is not None and not is_users(frame.f_code.co_filename):
-        frame = frame.f_back
-    place = (frame.f_code, frame.f_lasti) if frame is not None else None
-    inner = owner is not None and not grads
-    nodes = (owner,) if inner and owner else tuple(here.group) if grads else ()
-    ran = OperatorRun(str(func), bool(func.is_view), place, nodes)
-    if inner and owner is not None:
-        owner.within.append(ran)
-    elif grads:
-        for record in here.group:
+    makes_nodes = torch.is_grad_enabled()
+    function = _running_custom_function(frame)  # also in grad mode, because it lets go of functions that have ended
+    line = _frame_of_user(frame)
+    if function is not None and not makes_nodes:
+        ran = OperatorRun(str(func), bool(func.is_view), line, nodes=(function,))
+        function.within.append(ran)
+    else:
+        nodes = tuple(here.group) if makes_nodes else ()
+        ran = OperatorRun(str(func), bool(func.is_view), line, nodes)
+        for record in nodes:
             record.after.append(ran)
     # Nodes were made since the last operator: for this one. Further operators before the next node do not count.
-    made_nodes = grads and not inner and not here.used and bool(here.group)
+    made_nodes = makes_nodes and not here.used and bool(here.group)
     here.used = True
     here.last = ran
     for core in here.open:
@@ -357,8 +390,16 @@ def _record_operator(func: Any, frame: FrameType | None) -> OperatorRun:
     return ran
 
 
+def _frame_of_user(frame: FrameType | None) -> Frame | None:
+    """Return the innermost frame of the user's code, as its code and instruction; None if there is none."""
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    return (frame.f_code, frame.f_lasti) if frame is not None else None
+
+
 def _running_custom_function(frame: FrameType | None) -> NodeRecord | None:
-    """Return the node of the innermost custom function whose forward is running, if any."""
+    """Return the node of the innermost custom function whose forward is running: its `apply` is among the callers of
+    `frame`. Functions whose forward has ended are taken off the stack `here.applying`. None if no forward runs."""
     while here.applying:
         record = here.applying[-1]
         caller = frame
@@ -366,14 +407,14 @@ def _running_custom_function(frame: FrameType | None) -> NodeRecord | None:
             if caller is record.apply:
                 return record
             caller = caller.f_back
-        record.apply = None
+        record.apply = None  # a frame that ended, with its variables, must not be kept alive
         here.applying.pop()
     return None
 
 
 @contextlib.contextmanager
 def watching_new_nodes(wanted: bool) -> Iterator[None]:
-    """Watch the nodes that are made in this block, if `wanted`."""
+    """Open a block in which new nodes are recorded, if `wanted`, although no region is open."""
     if not wanted:
         yield
         return
@@ -385,7 +426,7 @@ def watching_new_nodes(wanted: bool) -> Iterator[None]:
 
 
 class unwatched_here:  # a class, because it is entered for every operator and node
-    """Hide the nodes and operators of this thread from watching."""
+    """A block whose nodes and operators are not recorded, in this thread."""
 
     def __enter__(self) -> None:
         here.busy += 1
@@ -396,7 +437,8 @@ class unwatched_here:  # a class, because it is entered for every operator and n
 
 @contextlib.contextmanager
 def without_operator_mode() -> Iterator[None]:
-    """Leave our mode, where it is the innermost: a few of torch's backward formulas behave otherwise under a mode."""
+    """Open a block in which our mode is not active, where it is the innermost: a few of torch's backward formulas
+    behave otherwise under a mode. It is left as it is below another mode, as only the innermost can be taken off."""
     mode = pop_mode() if here.mode is not None and innermost_dispatch_mode() is here.mode else None
     try:
         yield

@@ -1,4 +1,8 @@
-"""The times of a model's step before and after a swap, in turns."""
+"""The times of a model's step before and after a swap, in turns.
+
+A Place is one module whose forward the swap replaces by a solution: `ran` and `fell_back` count the calls in which the
+solution, or the original instead, ran, and `reasons` says why the original did.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +60,8 @@ def gain_of(
     seed: int,
 ) -> SwapGain:
     """Time the step before and after, round by round in a random order. UsageError says that nothing requires grad, or
-    that an original runs in the place of a solution."""
+    that an original runs in the place of a solution. `loss` makes a number of what the model returns; `seed` is that of
+    the order, and of the weights of outputs where the model has no loss."""
     differentiated = [parameter for parameter in model.parameters() if parameter.requires_grad]
     differentiated += [leaf for leaf in (*args, *kwargs.values()) if isinstance(leaf, Tensor) and leaf.requires_grad]
     if not differentiated:
@@ -72,9 +77,11 @@ def gain_of(
 
     def after() -> int:
         """Return the nanoseconds of a step with the solutions, after one that is not timed."""
-        with install_methods(places, None, None):
+        with install_methods(places, dtype=None, watch=None):
             step()  # what is learnt or compiled at the first call
-            nanoseconds, _ = timed(step, (), short=False)
+            nanoseconds, _ = timed(
+                step, values=(), short=False
+            )  # the time in which it waited for a processor is left out
             for place in places:
                 if place.fell_back or not place.ran:
                     why = "; ".join(place.reasons.values()) or "nothing called it in this step"
@@ -84,7 +91,7 @@ def gain_of(
     def before() -> int:
         """Return the nanoseconds of a step without the solutions, as `after` does."""
         step()
-        nanoseconds, _ = timed(step, (), short=False)
+        nanoseconds, _ = timed(step, values=(), short=False)
         return nanoseconds
 
     milliseconds_before: list[float] = []
@@ -94,6 +101,7 @@ def gain_of(
     def more_rounds(count: int) -> tuple[Sequence[float], Sequence[float]]:
         """Time so many rounds more, and return their milliseconds, before and after."""
         for _ in range(count):
+            # Each once, in a drawn order; the answers are in this order.
             nanoseconds_before, nanoseconds_after = round_in_turns((before, after), order)
             milliseconds_before.append(nanoseconds_before * 1e-6)
             milliseconds_after.append(nanoseconds_after * 1e-6)
@@ -113,14 +121,16 @@ def gain_of(
 
 
 def loss_of(result: Any, loss: Callable[[Any], Tensor] | None, seed: int) -> Tensor:
-    """Return the loss that a proof takes (`Step.loss_of`): the caller's, the model's own, or a sum with weights."""
+    """Return the loss that a proof takes (`Step.loss_of`): what the caller's function makes of the model's result; else
+    the result's attribute `loss`, or the result itself, if that is a number; else a sum of all outputs with weights."""
     if loss is not None:
         return loss(result)
     for number in (getattr(result, "loss", None), result):
         if is_number(number):
             assert isinstance(number, Tensor)
             return number
-    return weighted_sum({name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}, seed)
+    named_leaves, _ = outputs_of(result)
+    return weighted_sum({name: leaf for name, leaf in named_leaves if isinstance(leaf, Tensor)}, seed)
 
 
 @contextmanager

@@ -2,6 +2,11 @@
 
 A guard is checked at every call, and Dynamo traces the check: it is loops over tuples, and text is made only where
 something differs.
+
+Words of this file: a place is a module whose forward a solution replaces. `present` are the names of the arguments of a
+call, and its leaves are the tensors and constants in these, with lists and dictionaries taken apart (`flatten`). A need
+says what one tensor or constant must be. The state of a module is its parameters and buffers. A port is an input or
+output of a captured graph, and its spec (TensorSpec) has dtype, device, shape and strides as plain data.
 """
 
 from __future__ import annotations
@@ -9,7 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -51,7 +56,8 @@ class _ConstantNeed:
 
 @dataclass(frozen=True)
 class _StateNeed:
-    """What a parameter or buffer must be, and its place among all of the module's, with duplicates."""
+    """What a parameter or buffer must be, and its index among all parameters, or all buffers, of the module, with
+    duplicates."""
 
     place: int
     need: _TensorNeed
@@ -59,7 +65,7 @@ class _StateNeed:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A guard that does not hold: which, of what, and both sides."""
+    """A guard that does not hold: which (`dtype`), of what (the name of a tensor), what is `now`, and what is meant."""
 
     guard: str
     name: str
@@ -103,16 +109,16 @@ class PartGuard:
     def in_dtype(self, dtype: torch.dtype) -> PartGuard:
         """Return the guard for the same part with all its floating-point tensors in another dtype."""
 
-        def moved(need: Any) -> Any:
-            return (
-                replace(need, dtype=dtype) if isinstance(need, _TensorNeed) and need.dtype.is_floating_point else need
-            )
+        def in_dtype(need: Any) -> Any:
+            if isinstance(need, _TensorNeed) and need.dtype.is_floating_point:
+                return replace(need, dtype=dtype)
+            return need
 
         return replace(
             self,
-            leaves=tuple(map(moved, self.leaves)),
-            parameters=tuple(replace(state, need=moved(state.need)) for state in self.parameters),
-            buffers=tuple(replace(state, need=moved(state.need)) for state in self.buffers),
+            leaves=tuple(map(in_dtype, self.leaves)),
+            parameters=tuple(replace(state, need=in_dtype(state.need)) for state in self.parameters),
+            buffers=tuple(replace(state, need=in_dtype(state.need)) for state in self.buffers),
         )
 
     def merged_with(self, other: PartGuard) -> PartGuard:
@@ -124,15 +130,15 @@ class PartGuard:
 
     @property
     def grads(self) -> tuple[bool | None, ...]:
-        """Whether each tensor requires grad: inputs, parameters, buffers."""
+        """Whether each tensor requires grad, or None where that is open: inputs, then parameters, then buffers."""
         needs = [*self.leaves, *(state.need for state in (*self.parameters, *self.buffers))]
         return tuple(need.requires_grad for need in needs if isinstance(need, _TensorNeed))
 
     def proven_for(self, inputs: bool, state: bool) -> PartGuard:
         """Return the guard that also lets calls pass in which fewer tensors require grad: of those that do in this
-        guard, the inputs only with `inputs`, and the parameters only with `state`."""
-        number = sum(isinstance(need, _TensorNeed) for need in self.leaves)  # inputs come first in `grads`
-        flags = [(inputs if place < number else state) and grad for place, grad in enumerate(self.grads)]
+        guard, the inputs only with `inputs`, and the parameters and buffers only with `state`."""
+        inputs_count = sum(isinstance(need, _TensorNeed) for need in self.leaves)  # inputs come first in `grads`
+        flags = [(inputs if index < inputs_count else state) and grad for index, grad in enumerate(self.grads)]
         return replace(self, also=(*self.also, tuple(flags)))
 
     @property
@@ -147,8 +153,9 @@ class PartGuard:
 
 
 def arguments_of(forms: Forms, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
-    """Return the names and values of a call's arguments in the order of the signature; what is None by default is left
-    out if it is None."""
+    """Return the names and values of a call's arguments in the order of the signature; positional ones that it has no
+    name for are `args.2`, and keywords that it has not come last. An argument that is None by default is left out if it
+    is None, so that it makes no difference whether a call passes it."""
     names: list[str] = []
     values: list[Any] = []
     for index, value in enumerate(args):
@@ -197,10 +204,12 @@ def leaf_names(names: Sequence[str], values: Sequence[Any]) -> Iterator[str]:
 
 def state_of(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
     """Return the parameters and the buffers of a module and of all inside it, in the order of `named_parameters` and
-    `named_buffers`, with duplicates. Only where Dynamo traces are these two called: they take three times as long."""
+    `named_buffers`, with duplicates. These two are called only where Dynamo traces, because at each eager call they
+    would take three times as long."""
     if torch.compiler.is_compiling():
-        named = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
-        return [tensor for _, tensor in named[0]], [tensor for _, tensor in named[1]]
+        named_parameters = module.named_parameters(remove_duplicate=False)
+        named_buffers = module.named_buffers(remove_duplicate=False)
+        return [tensor for _, tensor in named_parameters], [tensor for _, tensor in named_buffers]
     parameters: list[Tensor] = []
     buffers: list[Tensor] = []
     gather(module, parameters, buffers)
@@ -239,8 +248,12 @@ def mismatch_of(
     buffers: list[Tensor],
     constants: bool,
 ) -> Mismatch | None:
-    """Return the first guard that a call breaks, with both sides in words; None if it breaks none. `leaves` are those
-    of `flatten`, and `constants` says that values that are no tensors are compared too."""
+    """Return the first guard that a call breaks, with both sides in words; None if it breaks none.
+
+    The call is given by its `module`, the names of its arguments (`present`), their `leaves` as `flatten` makes them,
+    and the module's parameters and buffers as `state_of` returns them. `constants` says that values that are no tensors
+    are compared too. The numbers of leaves, parameters and buffers are compared before they are indexed.
+    """
     if module.training != guard.training:
         return Mismatch("training", "the module", mode(module.training), mode(guard.training))
     autocast = torch.get_autocast_dtype(guard.device_type) if torch.is_autocast_enabled(guard.device_type) else None
@@ -262,7 +275,7 @@ def mismatch_of(
             return Mismatch("value", need.name, shown(leaf), "tensors, numbers, texts and containers of these")
         elif constants and (type(leaf) is not type(need.value) or leaf != need.value):
             return Mismatch("value", need.name, shown(leaf), shown(need.value))
-        elif isinstance(leaf, Tensor):
+        elif isinstance(leaf, Tensor):  # where constants are not compared, a tensor is no constant yet
             return Mismatch("arguments", need.name, "a tensor", shown(need.value))
     for state in guard.parameters:
         if (broken := _broken_by(parameters[state.place], state.need)) is not None:
@@ -276,7 +289,7 @@ def mismatch_of(
 
 
 def _broken_by(tensor: Any, need: _TensorNeed) -> Mismatch | None:
-    """Return the guard that one tensor breaks."""
+    """Return the guard that one tensor breaks, but for that of `requires_grad`; None if it breaks none."""
     if type(tensor) not in PLAIN:
         return Mismatch("type", need.name, type(tensor).__name__, "Tensor")
     if tensor.dtype is not need.dtype:
@@ -306,15 +319,15 @@ def _broken_by_grads(guard: PartGuard, tensors: Sequence[Tensor]) -> Mismatch | 
             return None
     needs = [*guard.leaves, *(state.need for state in (*guard.parameters, *guard.buffers))]
     tensor_needs = [need for need in needs if isinstance(need, _TensorNeed)]
-    for place, need in enumerate(tensor_needs):
-        if need.requires_grad is not None and flags[place] != need.requires_grad:
-            return Mismatch("requires_grad", need.name, str(flags[place]), str(need.requires_grad))
+    for index, need in enumerate(tensor_needs):
+        if need.requires_grad is not None and flags[index] != need.requires_grad:
+            return Mismatch("requires_grad", need.name, str(flags[index]), str(need.requires_grad))
     return None
 
 
 def flags_match(now: Sequence[bool], grads: Sequence[bool | None]) -> bool:
     """Whether tensors require grad (`now`) as `grads` says, where None leaves it open."""
-    return all(wanted is None or now[place] == wanted for place, wanted in enumerate(grads))
+    return all(wanted is None or now[index] == wanted for index, wanted in enumerate(grads))
 
 
 def mode(training: bool) -> str:
@@ -327,7 +340,8 @@ def _in_autocast(dtype: torch.dtype | None) -> str:
 
 
 def counts_text(counts: tuple[int, int, int]) -> str:
-    return f"{counts[0]} parameters and {counts[1]} buffers in {counts[2]} modules"
+    parameters, buffers, modules = counts
+    return f"{parameters} parameters and {buffers} buffers in {modules} modules"
 
 
 def listed(names: Sequence[str], leaves: Sequence[Any]) -> str:
@@ -354,23 +368,32 @@ def _fixed_dims(fixed: Any, name: str, ndim: int) -> tuple[int, ...]:
 
 
 def need_of(name: str, tensor: Tensor, requires_grad: bool | None, dims: Sequence[int]) -> _TensorNeed:
-    """Return what a tensor of a call must be, from one that is an example: all as it is, and of its sizes `dims`."""
-    contiguous = tensor.layout is torch.strided and tensor.is_contiguous()
-    sizes = tuple((dim, int(tensor.shape[dim])) for dim in dims)
-    return _TensorNeed(name, tensor.dtype, tensor.device, tensor.ndim, tensor.layout, contiguous, requires_grad, sizes)
+    """Return what a tensor of a call must be, from one that is an example: as it is, but of its sizes only those of the
+    dimensions `dims`, and `requires_grad` as it is passed: None where the tensor may require grad or not. A tensor that
+    is not contiguous leaves open whether another is."""
+    return _TensorNeed(
+        name,
+        tensor.dtype,
+        tensor.device,
+        tensor.ndim,
+        tensor.layout,
+        contiguous=tensor.layout is torch.strided and tensor.is_contiguous(),
+        requires_grad=requires_grad,
+        sizes=tuple((dim, int(tensor.shape[dim])) for dim in dims),
+    )
 
 
 def _state_needs(named: Sequence[tuple[str, Tensor]], only: Mapping[str, _TensorNeed] | None) -> tuple[_StateNeed, ...]:
-    """Return a need for each parameter or buffer, once where it has several names: for all of them as they are, or,
-    with `only`, for those that it names, with the needs that it has."""
+    """Return a need for each parameter, or buffer, of `named`, once where it has several names: for all of them as they
+    are, without their sizes, or, with `only`, for those that it names, with the needs that it has."""
     seen: set[int] = set()
     needs: list[_StateNeed] = []
-    for place, (name, tensor) in enumerate(named):
+    for index, (name, tensor) in enumerate(named):
         if id(tensor) in seen or (only is not None and name not in only):
             continue
         seen.add(id(tensor))
-        need = need_of(name, tensor, tensor.requires_grad, ()) if only is None else only[name]
-        needs.append(_StateNeed(place, need))
+        need = need_of(name, tensor, tensor.requires_grad, dims=()) if only is None else only[name]
+        needs.append(_StateNeed(index, need))
     return tuple(needs)
 
 
@@ -385,22 +408,27 @@ def learn(
     fixed: Any,
     example: bool = False,
 ) -> PartGuard:
-    """Return the guard of a call. Of an `example` of which nothing requires grad, and without grad mode, each
-    floating-point input may require grad or not."""
+    """Return the guard of a call: of a module, and of arguments by the names `present` and their `values`. `fixed` says
+    which sizes of inputs are compared too.
+
+    An `example` (the argument `like` of `bp.swap`) whose tensors do not require grad says nothing about what will, and
+    neither does a call without grad mode: each floating-point input may then require grad or not.
+    """
     leaves: list[Any] = []
     flatten(values, leaves)
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-    unknown = (example and not any(tensor.requires_grad for tensor in tensors)) or not torch.is_grad_enabled()
+    grad_is_unknown = (example and not any(tensor.requires_grad for tensor in tensors)) or not torch.is_grad_enabled()
     needs: list[_TensorNeed | _ConstantNeed] = []
     for name, leaf in zip(leaf_names(present, values), leaves, strict=True):
         if isinstance(leaf, Tensor):
-            either = unknown and (leaf.is_floating_point() or leaf.is_complex())
-            grad = None if either else leaf.requires_grad
-            needs.append(need_of(name, leaf, grad, _fixed_dims(fixed, name, leaf.ndim)))
+            may_require_grad = grad_is_unknown and (leaf.is_floating_point() or leaf.is_complex())
+            requires_grad = None if may_require_grad else leaf.requires_grad
+            needs.append(need_of(name, leaf, requires_grad, _fixed_dims(fixed, name, leaf.ndim)))
         else:
             needs.append(_ConstantNeed(name, leaf))
     _check_fixed(fixed, [need.name for need in needs])
-    return PartGuard(tuple(present), tuple(needs), *_whole_state(module, tensors, None))
+    module_facts = _facts_of_module(module, tensors, only=None)
+    return PartGuard(tuple(present), tuple(needs), **module_facts._asdict())
 
 
 def _check_fixed(fixed: Any, names: Sequence[str]) -> None:
@@ -409,22 +437,34 @@ def _check_fixed(fixed: Any, names: Sequence[str]) -> None:
         raise UsageError(f"bp.swap: fixed has {unknown[0]}, and the inputs are {', '.join(names) or 'none'}")
 
 
-def _whole_state(
+class _ModuleFacts(NamedTuple):
+    """What the PartGuard of a call has of the module and of the modes, under the names of its fields."""
+
+    parameters: tuple[_StateNeed, ...]
+    buffers: tuple[_StateNeed, ...]
+    counts: tuple[int, int, int]
+    training: bool
+    device_type: str
+    autocast: torch.dtype | None
+
+
+def _facts_of_module(
     module: nn.Module, tensors: Sequence[Tensor], only: Mapping[str, _TensorNeed] | None
-) -> tuple[tuple[_StateNeed, ...], tuple[_StateNeed, ...], tuple[int, int, int], bool, str, torch.dtype | None]:
-    """Return what a module gives to its PartGuard, in the order of its fields from `parameters` to `autocast`. The
-    first of `tensors`, those among the arguments, says the device."""
+) -> _ModuleFacts:
+    """Return what a PartGuard has of a module as it is now, and whether autocast is on. The first of `tensors`, those
+    among the arguments, says the device, or else the first of the module's. With `only`, the parameters and buffers
+    that it names are compared, with these needs; with None all of them."""
     parameters = list(module.named_parameters(remove_duplicate=False))
     buffers = list(module.named_buffers(remove_duplicate=False))
-    everything = [*tensors, *(tensor for _, tensor in (*parameters, *buffers))]
-    device_type = everything[0].device.type if everything else "cpu"
-    return (
+    all_tensors = [*tensors, *(tensor for _, tensor in (*parameters, *buffers))]
+    device_type = all_tensors[0].device.type if all_tensors else "cpu"
+    return _ModuleFacts(
         _state_needs(parameters, only),
         _state_needs(buffers, only),
-        (len(parameters), len(buffers), _number_of_modules(module)),
-        module.training,
-        device_type,
-        _autocast_of(device_type),
+        counts=(len(parameters), len(buffers), _number_of_modules(module)),
+        training=module.training,
+        device_type=device_type,
+        autocast=_autocast_of(device_type),
     )
 
 
@@ -432,8 +472,12 @@ def _whole_state(
 
 
 def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Forms, fixed: Any) -> PartGuard:
-    """Return the guard of a captured part: a module that was captured alone, or a part of `bp.split`. An input with a
-    gradient may require grad or not: of a module that is captured alone, each has one."""
+    """Return the guard of a captured part: a module that was captured alone, or a part of `bp.split`. `path` is that of
+    the module in the model. UsageError says that the part is not one module, or takes more than a solution gets.
+
+    An input with a gradient may require grad or not: of a module that is captured alone, each input has a gradient,
+    whether or not it gets one in the model.
+    """
     if len(capture.pairs) != 1:
         raise UsageError(f"bp.swap: for_ has {len(capture.pairs)} Pairs, and a part is one: capture the module alone")
     pair = capture.pairs[0]
@@ -446,23 +490,24 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
     leaves = _needs_of_inputs(names, inputs, with_gradient, fixed)
     _check_fixed(fixed, names)
     leaves += [_ConstantNeed(name, _constant_of(name, text)) for name, text in capture.signature.leaves]
+    # In the order of the forward's signature, as `arguments_of` has them; a name that is not in it comes last.
     place_of_argument = {name: place for place, name in enumerate(forms.names)}
     leaves.sort(key=lambda need: place_of_argument.get(need.name.partition(".")[0], len(place_of_argument)))
     needs_of_state = {
-        name: _need_of_port(name, spec, port.name in with_gradient, range(len(spec.shape)))
+        name: _need_of_port(name, spec, port.name in with_gradient, dims=range(len(spec.shape)))
         for name, (port, spec) in zip(names_in_module, state, strict=True)
     }
-    parameters, buffers, counts, is_training_now, _, _ = _whole_state(module, (), needs_of_state)
+    module_facts = _facts_of_module(module, (), only=needs_of_state)
     captured_mode = capture.origin.options.mode  # `train` or `eval`, or None for the mode that the module had
     tensor_needs = [need for need in (*leaves, *needs_of_state.values()) if isinstance(need, _TensorNeed)]
     device_type = tensor_needs[0].device.type if tensor_needs else "cpu"
     return PartGuard(
         present=tuple(dict.fromkeys(need.name.partition(".")[0] for need in leaves)),
         leaves=tuple(leaves),
-        parameters=parameters,
-        buffers=buffers,
-        counts=counts,
-        training=is_training_now if captured_mode is None else captured_mode == "train",
+        parameters=module_facts.parameters,
+        buffers=module_facts.buffers,
+        counts=module_facts.counts,
+        training=module_facts.training if captured_mode is None else captured_mode == "train",
         device_type=device_type,
         autocast=_autocast_at_capture(capture, device_type),
     )
@@ -471,7 +516,8 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
 def _needs_of_inputs(
     names: Sequence[str], inputs: Sequence[tuple[Port, TensorSpec]], with_gradient: Collection[str], fixed: Any
 ) -> list[_TensorNeed | _ConstantNeed]:
-    """Return the need of each input, by its name in the module: one that has no gradient must not require grad."""
+    """Return the need of each input, a port with its spec, under its name among the module's arguments. An input that
+    is not in `with_gradient` must not require grad. `fixed` says which sizes are compared."""
     dynamic = any(not isinstance(size, int) for _, spec in inputs for size in spec.shape)
     needs: list[_TensorNeed | _ConstantNeed] = []
     for name, (port, spec) in zip(names, inputs, strict=True):
@@ -484,8 +530,8 @@ def _needs_of_inputs(
 
 
 def _inputs_and_state(pair: Pair) -> tuple[list[tuple[Port, TensorSpec]], list[tuple[Port, TensorSpec]]]:
-    """Return the ports of a part's arguments, and those of its parameters and buffers, with their specs; refuse a part
-    that takes anything else."""
+    """Return the ports of a part's arguments, and those of its parameters and buffers, with their specs. UsageError if
+    the part takes anything else, such as a random number or a size."""
     inputs: list[tuple[Port, TensorSpec]] = []
     state: list[tuple[Port, TensorSpec]] = []
     for port in pair.forward.inputs:
@@ -508,29 +554,31 @@ def _autocast_at_capture(capture: Capture, device_type: str) -> torch.dtype | No
 
 def own_names(names: Sequence[str], module: nn.Module, path: str) -> list[str]:
     """Return a module's own names of the parameters and buffers of a part, which may have those of the whole model:
-    `blocks.0.mlp.fc.weight` -> `fc.weight`. UsageError says that they are not those of one module."""
+    `blocks.0.mlp.fc.weight` -> `fc.weight`. `path` is that of the module, for messages. UsageError says that the module
+    has no such name, or that the names are not those of one module."""
     module_names = [name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers())]
     if all(name in module_names for name in names):
         return list(names)
     module_names.sort(key=len)  # and reversed below: the longest name that fits, as `fc.weight` before `weight`
-    found = []
+    own = []
     prefixes = set()
     for name in names:
-        short = next((other for other in reversed(module_names) if name.endswith(f".{other}")), None)
-        if short is None:
+        own_name = next((other for other in reversed(module_names) if name.endswith(f".{other}")), None)
+        if own_name is None:
             raise UsageError(f"bp.swap: the part takes {name}, and {path or 'the model'} has {', '.join(module_names)}")
-        found.append(short)
-        prefixes.add(name.removesuffix(short))
+        own.append(own_name)
+        prefixes.add(name.removesuffix(own_name))
     if len(prefixes) > 1:
         raise UsageError(
             f"bp.swap: the part takes parameters of {' and '.join(sorted(prefixes))}, which are not one module"
         )
-    return found
+    return own
 
 
 def argument_names(names: Sequence[str], forms: Forms, path: str, alone: bool) -> list[str]:
-    """Return the names of a part's inputs among the arguments of the module. Those of a part that `bp.split` has cut
-    are names of values in the whole: one input is the first argument, and the order of several is not known."""
+    """Return the names of a part's inputs among the arguments of the module (`forms`). `alone` says that the module was
+    captured alone: its inputs have these names already. Those of a part that `bp.split` has cut have names of values in
+    the model: a single input is the first argument, and the order of several is not known, which raises UsageError."""
     if alone and all(name in forms.names for name in names):
         return list(names)
     if inside := [name for name in names if name.partition(".")[0] in forms.names and "." in name]:
@@ -552,14 +600,15 @@ def _constant_of(name: str, text: str) -> Any:
 
 
 def _need_of_port(name: str, spec: TensorSpec, requires_grad: bool | None, dims: Sequence[int]) -> _TensorNeed:
-    """Return the need of an input of a captured part; a port without strides is contiguous."""
+    """Return the need of an input of a captured part, under a name, from its spec. A spec without strides is that of a
+    contiguous tensor. Of the dimensions `dims`, those are compared whose size is a number: a size may be a symbol."""
     return _TensorNeed(
         name,
         getattr(torch, spec.dtype),
         torch.device(spec.device),
         len(spec.shape),
         getattr(torch, spec.layout),
-        spec.stride is None and spec.layout == "strided",
-        requires_grad,
-        tuple((dim, size) for dim in dims if isinstance(size := spec.shape[dim], int)),
+        contiguous=spec.stride is None and spec.layout == "strided",
+        requires_grad=requires_grad,
+        sizes=tuple((dim, size) for dim in dims if isinstance(size := spec.shape[dim], int)),
     )

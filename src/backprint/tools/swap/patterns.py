@@ -36,11 +36,17 @@ def _expression_of(pattern: str) -> str:
 def near_paths_text(paths: Sequence[str], pattern: str) -> str:
     """Return what a message says of the paths that are nearest to a pattern: those with the same last name first, with
     `*` for each number in them, so that `blocks.0.mlp` and `blocks.1.mlp` are one."""
-    path_by_text = {re.sub(r"(?<![^.])\d+(?![^.])", "*", path): path for path in reversed(paths) if path}
-    pattern_text = re.sub(r"(?<![^.])\d+(?![^.])", "*", pattern)
-    close_matches = difflib.get_close_matches(pattern_text, path_by_text, NAMED, 0.5)
-    same_last_name = [text for text in path_by_text if text.rpartition(".")[2] == pattern_text.rpartition(".")[2]]
-    names = list(dict.fromkeys([*same_last_name, *close_matches]))[:NAMED] or list(reversed(path_by_text))[:NAMED]
+    # Each text once, the last of the model first.
+    texts = list(dict.fromkeys(_with_stars_for_numbers(path) for path in reversed(paths) if path))
+    pattern_text = _with_stars_for_numbers(pattern)
+    close_matches = difflib.get_close_matches(pattern_text, texts, NAMED, cutoff=0.5)
+    same_last_name = [text for text in texts if text.rpartition(".")[2] == pattern_text.rpartition(".")[2]]
+    names = list(dict.fromkeys([*same_last_name, *close_matches]))[:NAMED] or texts[::-1][:NAMED]
     if not names:
         return ", which has no submodules; '' is the model itself"
     return f"; near it are {', '.join(repr(name) for name in names)}"
+
+
+def _with_stars_for_numbers(path: str) -> str:
+    """Return a path with `*` for each of its names that is a number: `blocks.0.fc1` -> `blocks.*.fc1`."""
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)

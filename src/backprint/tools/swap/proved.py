@@ -1,4 +1,10 @@
-"""What a proof of a swap returns: a row for every comparison, and a table of them."""
+"""What a proof of a swap returns: a row for every comparison, and a table of them.
+
+A place is one module whose forward the swap replaces. A row (CheckRow) has what was compared (`check`), the dtype, the
+`name` of the result, the error, what is allowed, and a verdict: `ok`, `wrong`, or `not tried: ` and the reason; a row
+is `tried` unless it is the last. The check of a row of one place alone begins with ALONE, as in `alone, gradient,
+values nearby`.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +88,8 @@ class SwapProof:
 
 
 def _missing_from(proof: SwapProof) -> Iterator[str]:
-    """Yield what was not compared and has to be: see `SwapProof.good`."""
+    """Yield, in words, what was not compared and has to be: of each place, that its solution ran, its outputs, and each
+    other kind of result that it has; of the whole model, the loss and each gradient, in some dtype."""
     for path in proof.places:
         calls = [row for row in proof.rows if row.check == CALLS and row.name == path and row.dtype == proof.own]
         if not any(row.tried for row in calls):
@@ -90,17 +97,22 @@ def _missing_from(proof: SwapProof) -> Iterator[str]:
             yield f"{path}: {reason}"
             continue
         rows = [row for row in _rows_of_place(proof, path) if row.check.startswith(ALONE)]
-        # The second word of `alone, gradient, values nearby`: `output`, `gradient` or `buffer`.
-        kinds = {"output", *(row.check.removeprefix(ALONE).partition(",")[0] for row in rows)}
-        for kind in sorted(kinds - {row.check.removeprefix(ALONE).partition(",")[0] for row in rows if row.tried}):
+        kinds = {"output", *map(_kind_of_result, rows)}
+        for kind in sorted(kinds - {_kind_of_result(row) for row in rows if row.tried}):
             yield f"{path}: no {kind} of it alone was compared in {proof.own}"
-    tried: dict[str, bool] = {}
+    is_compared: dict[str, bool] = {}  # by the name of the loss or the gradient
     for row in proof.rows:
         if row.check.startswith((GRADIENT, LOSS)):
-            tried[row.name] = tried.get(row.name, False) or row.tried
-    yield from (f"{name}: it was compared in no dtype" for name, compared in tried.items() if not compared)
-    if not tried:
+            is_compared[row.name] = is_compared.get(row.name, False) or row.tried
+    yield from (f"{name}: it was compared in no dtype" for name, compared in is_compared.items() if not compared)
+    if not is_compared:
         yield "no loss and no gradient was compared"
+
+
+def _kind_of_result(row: CheckRow) -> str:
+    """Return what a row of one place alone compares, `output`, `gradient` or `buffer`: the second word of its check, as
+    in `alone, gradient, values nearby`."""
+    return row.check.removeprefix(ALONE).partition(",")[0]
 
 
 def _rows_of_place(proof: SwapProof, path: str) -> list[CheckRow]:
@@ -125,14 +137,15 @@ SHOWN = 5
 
 def explanation(proof: SwapProof) -> Iterator[str]:
     """Yield what is said below the table: reasons, the first fault, and what is missing."""
-    # [2:] drops the colon and the blank of `not tried: the reason`.
+    # The checks by reason. [2:] drops the colon and the blank of `not tried: the reason`.
     reasons = checks_by_text(proof.rows, lambda row: "" if row.tried else row.verdict.removeprefix(NOT_TRIED)[2:])
     if reasons:
         yield from ("", "Not tried:")
         yield from (f"  {'; '.join(dict.fromkeys(checks))}: {text}" for text, checks in reasons.items())
     if proof.wrong:
-        telling = (WRITTEN, SETTINGS, ALONE, "")  # what names a place comes before what names a gradient of the whole
-        first = min(proof.wrong, key=lambda row: [row.check.startswith(word) for word in telling].index(True))
+        # A fault that names a place is named before one of a gradient of the whole model: '' begins every check.
+        beginnings = (WRITTEN, SETTINGS, ALONE, "")
+        first = min(proof.wrong, key=lambda row: [row.check.startswith(word) for word in beginnings].index(True))
         about = f"First fault: {first.check}, {first.dtype}: {first.name} is wrong"
         if first.error is not None and first.allowed is not None:
             about += f" by {error_number_text(first.error)}, where {error_number_text(first.allowed)} is allowed"

@@ -19,14 +19,15 @@ Run = Callable[[nn.Module, Sequence[Any], Mapping[str, Any], list[Tensor]], Any]
 
 
 def name_of(solution: Any) -> str:
-    """Return a name for a solution, for messages: of `Function.apply` and of an instance, that of the class."""
+    """Return a name for a solution, for messages: of `Function.apply` and of an instance, that of the class; of a
+    custom operator, its qualified name."""
     if isinstance(solution, nn.Module):
         return type(solution).__name__
     owner = getattr(solution, "__self__", None)
     if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
         return owner.__name__
     name = getattr(solution, "__name__", None)
-    if isinstance(solution, torch.library.CustomOpDef):
+    if isinstance(solution, torch.library.CustomOpDef):  # whose qualified name is private
         return str(solution)[len("<CustomOpDef(") : -2]  # `<CustomOpDef(mine::silu)>` -> `mine::silu`
     return name if isinstance(name, str) else type(solution).__name__
 
@@ -55,8 +56,8 @@ def check_solution(solution: Any) -> None:
 def check_class(solution: type[nn.Module]) -> None:
     """Raise UsageError if a module class has more than a forward and static methods. No instance of it is ever made:
     its forward runs with the replaced module as `self`, which has none of its other methods."""
-    more = [name for name, value in vars(solution).items() if not name.startswith("__") or name == "__init__"]
-    more = [name for name in more if name != "forward" and not isinstance(vars(solution)[name], staticmethod)]
+    own_names = [name for name in vars(solution) if not name.startswith("__") or name == "__init__"]
+    more = [name for name in own_names if name != "forward" and not isinstance(vars(solution)[name], staticmethod)]
     if "forward" not in vars(solution):
         raise UsageError(f"bp.swap: the class {solution.__name__} has no forward of its own")
     if more:
@@ -81,14 +82,16 @@ def runner_of(solution: Any) -> Run:
 
 
 def _with_state_of(solution: nn.Module) -> Run:
-    """Return the function that runs a module with the parameters and buffers of the one that it replaces."""
+    """Return the function that runs a module with those parameters and buffers of the replaced one that have the names
+    of its own."""
     wanted = frozenset(name for name, _ in _named_state(solution))
 
     def run(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[Tensor]) -> Any:
-        """Run the instance in the mode of the replaced module, which it then has too."""
+        """Run the instance in the mode of the replaced module (training or eval), which it is put in for good."""
         if solution.training != module.training:
             solution.train(module.training)
         state = {name: tensor for name, tensor in _named_state(module) if name in wanted}
+        # `state` has all names, those of tied parameters too, so that none is to be tied.
         return torch.func.functional_call(solution, state, tuple(args), dict(kwargs), tie_weights=False)
 
     return run

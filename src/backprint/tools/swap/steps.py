@@ -1,4 +1,9 @@
-"""A model's step as a proof runs it, and the values that it runs on."""
+"""A model's step as a proof runs it, and the values that it runs on.
+
+The values of a Call are its tensors by name: its inputs (`call.inputs`), and the parameters and buffers of the model.
+Those in `call.wanted` are the ones whose gradients are taken. A Program is the model as a function of such values: it
+seeds torch, and gives the model the parameters and buffers among them.
+"""
 
 from __future__ import annotations
 
@@ -40,28 +45,31 @@ class Step:
     order: int
 
     def run(self, values: Mapping[str, Tensor]) -> StepResults:
-        """Run it on copies of these values, forward and backward, and return detached results. Their `buffers` are all
-        tensors of the model whose gradients are not wanted."""
+        """Run the step on copies of these values, forward and backward, and return detached results. Their `buffers`
+        are all tensors of the model whose gradients are not wanted, with the values that they have afterwards."""
         copies = copy_values({name: value.detach() for name, value in values.items()})
         leaves = {name: copies[name].requires_grad_() for name in self.call.wanted}
         result = self.program(self.call, copies)
-        outputs = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
-        number = self.loss_of(result, outputs)
+        named_leaves, _ = outputs_of(result)
+        outputs = {name: leaf for name, leaf in named_leaves if isinstance(leaf, Tensor)}
+        loss = self.loss_of(result, outputs)
         second_too = self.order > 1
-        with self.program.state_replaced(copies):
-            gradients = gradients_of(number, leaves, create_graph=second_too)
+        with self.program.state_replaced(copies):  # a checkpoint runs parts of the model again in the backward
+            gradients = gradients_of(loss, leaves, create_graph=second_too)
             second = self.second_of(gradients, leaves) if second_too else {}
-        state = {name for name in values if name not in self.call.inputs and name not in self.call.wanted}
+        buffer_names = [name for name in values if name not in self.call.inputs and name not in self.call.wanted]
         return StepResults(
-            number.detach(),
-            {name: output.detach() for name, output in outputs.items()},
-            {name: None if gradient is None else gradient.detach() for name, gradient in gradients.items()},
-            second,
-            {name: copies[name] for name in values if name in state},
+            loss=loss.detach(),
+            outputs={name: output.detach() for name, output in outputs.items()},
+            gradients={name: None if gradient is None else gradient.detach() for name, gradient in gradients.items()},
+            second=second,
+            buffers={name: copies[name] for name in buffer_names},
         )
 
     def loss_of(self, result: Any, outputs: Mapping[str, Tensor]) -> Tensor:
-        """Return the loss: what the caller's function makes of the result, the model's own, or a sum with weights."""
+        """Return the loss: what the caller's function makes of the model's result; without one, the result's attribute
+        `loss`, or the result itself, if that is a number; else a sum of all outputs with random weights. UsageError if
+        it is no number, or the model returns nothing that could be summed."""
         if self.loss is not None:
             number = self.loss(result)
         elif is_number(getattr(result, "loss", None)):
@@ -79,13 +87,15 @@ class Step:
     def second_of(
         self, gradients: Mapping[str, Tensor | None], leaves: Mapping[str, Tensor]
     ) -> dict[str, Tensor | None]:
-        """Return the gradients of a sum of all gradients with random weights; None where these are constant."""
-        ends = {name: end for name, end in gradients.items() if end is not None and end.requires_grad}
-        if not ends:
+        """Return second gradients: those of a sum of all gradients, with random weights, by each leaf. None for a leaf
+        on which no gradient depends."""
+        depending = {name: first for name, first in gradients.items() if first is not None and first.requires_grad}
+        if not depending:
             return dict.fromkeys(leaves)
+        total = weighted_sum(depending, self.seed + 1)  # another seed than that of the loss
         return {
             name: None if gradient is None else gradient.detach()
-            for name, gradient in gradients_of(weighted_sum(ends, self.seed + 1), leaves).items()
+            for name, gradient in gradients_of(total, leaves).items()
         }
 
 
@@ -103,8 +113,8 @@ def is_number(value: Any) -> bool:
 
 
 def weighted_sum(outputs: Mapping[str, Tensor], seed: int) -> Tensor:
-    """Return a sum of all outputs with random weights. The weights are rounded to bfloat16, so that float32 and float64
-    have the same ones."""
+    """Return a sum of all floating-point outputs with random weights, the real part if it is complex. The weights are
+    rounded to bfloat16, so that float32 and float64 have the same ones. UsageError if there is no such output."""
     if not any(map(is_inexact, outputs.values())):
         raise UsageError("bp.swap: the model returns no floating-point tensor: pass loss=")
     source = own_source(seed)
@@ -124,7 +134,8 @@ def widened(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def round_values_again(values: Mapping[str, Tensor], computes_in: torch.dtype, seed: int) -> dict[str, Tensor]:
-    """Return the values in float64, rounded once more as the coarser of their dtype and another rounds."""
+    """Return the values in float64, moved by as much as another rounding would: by half a unit in the last place of
+    their dtype, or of `computes_in` if that has fewer digits. Integers stay."""
     return {
         name: rounded_again(to_float64(value), coarser(value.dtype, computes_in), seed) if is_inexact(value) else value
         for name, value in values.items()
@@ -137,7 +148,7 @@ def coarser(first: torch.dtype, second: torch.dtype) -> torch.dtype:
 
 
 def nearby_values(values: Mapping[str, Tensor], step: Step) -> dict[str, Tensor]:
-    """Return values of which those that gradients are wanted of are up to a tenth larger or smaller."""
+    """Return values in which those whose gradients are wanted are up to a tenth larger or smaller."""
     source = own_source(step.seed + 2)
     return {
         name: value * (1 + MOVED_BY * uniform(value, source)) if name in step.call.wanted else value
@@ -146,12 +157,14 @@ def nearby_values(values: Mapping[str, Tensor], step: Step) -> dict[str, Tensor]
 
 
 def noisy_inputs(values: Mapping[str, Tensor], call: Call, seed: int) -> dict[str, Tensor]:
-    """Return values whose inputs that require grad have noise on them: an input that is 0 in the model is not 0."""
+    """Return values in which noise is added to those whose gradients are wanted, of up to a tenth of the largest:
+    unlike in `nearby_values`, one that is 0 in the model is not 0."""
     source = own_source(seed + 3)
     moved = dict(values)
     for name in call.wanted:
         value = values[name]
-        moved[name] = value + (MOVED_BY * (size_of(value) or 1.0) * uniform(value, source)).to(value)
+        largest = size_of(value) or 1.0
+        moved[name] = value + (MOVED_BY * largest * uniform(value, source)).to(value)
     return moved
 
 
@@ -161,13 +174,14 @@ def uniform(value: Tensor, source: torch.Generator) -> Tensor:
 
 
 def coarsest(values: Mapping[str, Tensor]) -> torch.dtype:
-    """Return the dtype with the fewest digits among floating-point values."""
+    """Return the dtype with the fewest digits among floating-point values; of complex ones, that of their parts."""
     kinds = [REAL.get(value.dtype, value.dtype) for value in values.values() if is_inexact(value)]
     return max(kinds, key=lambda kind: torch.finfo(kind).eps)
 
 
 def names_requiring_grad(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the parameters that require grad, and the inputs that do; where there are none, all inputs that may."""
+    """Return which of `call.wanted` require grad: the parameters, and those inputs that require grad in the call's
+    arguments. Where there are neither, return all of it: the inputs that may."""
     leaves, _ = pytree.tree_flatten((tuple(args), dict(kwargs)))
     with_grad = {
         place.name

@@ -1,8 +1,12 @@
-"""All places of a swap: put in, taken out, and what is known of them."""
+"""All places of a swap: put in, taken out, and what is known of them.
+
+A Place is one module whose forward is replaced by a solution. Its guard says what the solution is for: elsewhere the
+original runs. A path is the name of a module in the model, as in `named_modules`, and a pattern has wildcards for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -151,11 +155,11 @@ def swapped_of(
     order: int,
     prove: Any,
 ) -> Swapped:
-    """Check the arguments of `bp.swap` and return its swap; nothing is swapped yet. With `prove`, the swap is proven
-    too, and CheckError is raised unless the proof is good."""
+    """Check the arguments of `bp.swap` (UsageError names what is wrong) and return its swap; nothing is swapped yet.
+    With `prove`, arguments of the model, the swap is proven too, and CheckError is raised unless the proof is good."""
     if not isinstance(model, nn.Module):
         raise UsageError(f"bp.swap: the model is an nn.Module, not a {type(model).__name__}")
-    model = getattr(model, COMPILED, model)
+    model = getattr(model, COMPILED, model)  # the plain module of one that `torch.compile` has made
     if any(isinstance(module, nn.DataParallel) for module in model.modules()):
         raise UsageError("bp.swap: nn.DataParallel copies a module to other devices with its forward: swap in .module")
     if order not in (1, 2):
@@ -199,7 +203,8 @@ def _modules_to_swap(model: nn.Module, solution_by_pattern: Mapping[str, Any]) -
 
 
 def _solutions_of(patterns: Any, solution: Any) -> dict[str, Any]:
-    """Return the solution of each pattern."""
+    """Return the solution of each pattern: those of a mapping, or the one solution for all. UsageError if there is no
+    pattern, no solution, or both a mapping and a solution."""
     if isinstance(patterns, Mapping):
         if solution is not None:
             raise UsageError("bp.swap: a mapping of patterns has a solution for each: pass no other")
@@ -230,17 +235,19 @@ def _check_nested(places: Sequence[Place]) -> None:
                 raise UsageError(f"bp.swap: {inner.name} is inside {outer.name}, whose forward is replaced")
 
 
-def _value_for_pattern(value: Any, pattern: str, wanted: Mapping[str, Any]) -> Any:
-    """Return what `for_` or `like` has for a pattern, where it is a mapping."""
+def _value_for_pattern(value: Any, pattern: str, patterns: Collection[str]) -> Any:
+    """Return what `for_` or `like` has for a pattern: a mapping has a value for each, or none, and anything else is for
+    all patterns. UsageError if the mapping has a key that is no pattern of the swap."""
     if not isinstance(value, Mapping):
         return value
-    if unknown := [key for key in value if key not in wanted]:
-        raise UsageError(f"bp.swap: {unknown[0]!r} is none of the patterns {', '.join(map(repr, wanted))}")
+    if unknown := [key for key in value if key not in patterns]:
+        raise UsageError(f"bp.swap: {unknown[0]!r} is none of the patterns {', '.join(map(repr, patterns))}")
     return value.get(pattern)
 
 
 def _enter_guard(place: Place, part: Any, like: Any, fixed: Any) -> None:
-    """Give a place the guard that a Capture or an example gives."""
+    """Give a place its guard: learnt from a Capture of the part, or a part of `bp.split` (`for_`), or from arguments
+    that are an example (`like`). Without either, the place has none yet."""
     if part is not None:
         capture = part.capture if isinstance(part, SplitPart) else part
         if not isinstance(capture, Capture):
@@ -248,7 +255,7 @@ def _enter_guard(place: Place, part: Any, like: Any, fixed: Any) -> None:
         place.guard = learn_from_capture(capture, place.module, place.path, place.forms, fixed)
     elif like is not None:
         present, values = arguments_of(place.forms, _as_tuple(like), {})
-        with torch.enable_grad():
+        with torch.enable_grad():  # without grad mode, `learn` leaves open which inputs require grad
             place.guard = learn(place.module, present, values, fixed, example=True)
 
 

@@ -1,6 +1,10 @@
 """Places during a proof: put in and taken out, and their calls seen.
 
 What the originals write into, return and draw is the witness for what the solutions may.
+
+A Place is one module whose forward is replaced: by its `method`, which runs the solution where the place's `guard` says
+that it is for the call, and else the original. The leaves of a call are the tensors and constants in its arguments
+(`flatten`).
 """
 
 from __future__ import annotations
@@ -34,8 +38,9 @@ def restoring_methods(places: Sequence[Place]) -> Iterator[None]:
     try:
         yield
     finally:
-        for place, (installed, place.ran, place.fell_back, place.reasons) in zip(places, kept, strict=True):
-            if installed:
+        for place, (was_installed, ran, fell_back, reasons) in zip(places, kept, strict=True):
+            place.ran, place.fell_back, place.reasons = ran, fell_back, reasons
+            if was_installed:
                 place.install()
 
 
@@ -47,10 +52,14 @@ def install_methods(
     active: bool = True,
     any_grad: bool = False,
 ) -> Iterator[None]:
-    """Put the methods in for a block, with a guard for this dtype; without `active` the originals run, and with
-    `any_grad` the solutions run whatever requires grad. Settings that a solution changes are restored."""
-    with keeping_settings(), contextlib.ExitStack() as taken_out:
-        taken_out.callback(_remove_methods, places)
+    """Put the methods in for a block, with a guard for this dtype, or with None for the dtype that it was learnt in.
+
+    `watch` is called for each call of a place (`Place.watch`). Without `active` the originals run, and with `any_grad`
+    the solutions run whatever requires grad. Counts begin at 0. Settings that a solution changes are restored.
+    """
+    with keeping_settings(), contextlib.ExitStack() as on_exit:
+        # Before the first is put in, so that all are taken out if one cannot be put in.
+        on_exit.callback(_remove_methods, places)
         for place in places:
             place.install()
             place.active, place.watch = active, watch
@@ -76,8 +85,9 @@ def _remove_methods(places: Sequence[Place]) -> None:
 
 @dataclass(slots=True)
 class SeenCall:
-    """A call of a place: its arguments in copies, which of its tensors it, or the step after it, wrote into, and
-    whether it drew random numbers."""
+    """A call of a place: its arguments; its tensors (those among the arguments, parameters and buffers) by `names`,
+    with copies from before the call; its outputs, with copies from when they were returned; and whether it drew random
+    numbers. The tensors and outputs themselves are kept, to see what is written into them later."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -142,28 +152,29 @@ def named_tensors(
     present, values = arguments_of(place.forms, args, kwargs)
     leaves: list[Any] = []
     flatten(values, leaves)
-    named = [*zip(leaf_names(present, values), leaves, strict=True)]
-    parameters, buffers = state_of(module)
-    own = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    named += [(name, tensor) for (name, _), tensor in zip(own, [*parameters, *buffers], strict=True)]
-    return [name for name, leaf in named if isinstance(leaf, Tensor)], [
-        leaf for _, leaf in named if isinstance(leaf, Tensor)
-    ]
+    named_leaves = [*zip(leaf_names(present, values), leaves, strict=True)]
+    parameters, buffers = state_of(module)  # in the order of the names here
+    state_names = [name for name, _ in module.named_parameters(remove_duplicate=False)]
+    state_names += [name for name, _ in module.named_buffers(remove_duplicate=False)]
+    named_leaves += zip(state_names, [*parameters, *buffers], strict=True)
+    named = [(name, leaf) for name, leaf in named_leaves if isinstance(leaf, Tensor)]
+    return [name for name, _ in named], [tensor for _, tensor in named]
 
 
 def _same_states(before: RandomStates, after: RandomStates) -> bool:
     """Whether no random number was drawn between two states; false too if a GPU was first used between them."""
-    pairs = zip((before.cpu, *before.cuda), (after.cpu, *after.cuda), strict=False)
+    pairs = zip((before.cpu, *before.cuda), (after.cpu, *after.cuda), strict=False)  # lengths are compared below
     return len(before.cuda) == len(after.cuda) and all(torch.equal(*pair) for pair in pairs)
 
 
 def record(step: Step, places: Sequence[Place]) -> dict[str, list[SeenCall]]:
-    """Run the step with the originals, and return the calls of each place; a place without a guard learns it here."""
+    """Run the step with the originals, and return the calls of each place, by its name. A place without a guard learns
+    it here, of all its calls in the step: they may differ in which tensors require grad."""
     watcher = Watcher()
-    learning: set[str] = set()
+    learning: set[str] = set()  # names of the places that had no guard
 
     def watch(place: Place, module: nn.Module, args: Any, kwargs: Any, call: Callable[[], Any]) -> Any:
-        """Let a place learn its guard of this call, and of its others in this step, and note the call."""
+        """Let a place that had no guard learn it of this call, note the call, and return its results."""
         if place.guard is None or place.name in learning:
             guard = learn(module, *arguments_of(place.forms, args, kwargs), place.fixed)
             place.guard = guard if place.guard is None else place.guard.merged_with(guard)

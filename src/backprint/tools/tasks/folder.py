@@ -14,6 +14,7 @@ from backprint.tools.tasks.program import TaskProgram, program_of
 from backprint.tools.tasks.writing import REFERENCE, SAMPLE, TASK, hash_of_program, task_port, texts_of_task
 
 MOST_TEXT = 32 << 20
+"""The most bytes of a text that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ def read_facts(folder: str | os.PathLike[str]) -> Task:
 
 
 def read_task(folder: str | os.PathLike[str]) -> ReadTask:
-    """Return a task; SampleError says why it is none, or if its files do not belong together."""
+    """Return the task in a folder. SampleError says why it is none, or that its files do not belong together:
+    `task.json` and `reference.py` have to be what its sample makes of them."""
     place = Path(folder)
     task = read_facts(place)
     program = program_of(load(place / SAMPLE))

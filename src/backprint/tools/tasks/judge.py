@@ -5,6 +5,16 @@ read. Contents are drawn from a seed that is chosen after the solution was loade
 those of `bp.check`, with the solution as the function; more follow that only a judge makes: draws of other sizes of
 values, inputs of which half are those of the call before, calls as a model makes them (`usage`), edge values (`edges`),
 other shapes (`sizes`), and at the end, whether equal calls were equal and whether results are still what they were.
+
+Words of this file:
+
+- contents: the values of a task's inputs, by name.
+- Remote: the solution as a function of tensors, which autograd differentiates: its calls are requests to the process.
+  It notes what the solution wrote into (`written`), which results share memory (`shared`), and how it `cheats`; `ended`
+  says why the process is no more, or ''.
+- Program, Call, Subject: the words of `bp.check`: a callable, the arguments of one call, and what is checked with what.
+- row: one comparison (CheckRow): a check, a dtype, the name of a result, the error, what is allowed, and a verdict: OK,
+  WRONG, or NOT_TRIED with a reason. A Result is a row and, if one call shows that it is wrong, the Fault for that.
 """
 
 from __future__ import annotations
@@ -37,7 +47,7 @@ from backprint.errors import RefusedError
 from backprint.judge.closeness import LEAST, distance, precise
 from backprint.tools.tasks.edges import edge_rows
 from backprint.tools.tasks.folder import ReadTask
-from backprint.tools.tasks.nouns import FirstWrong, SolutionTime, TaskReport
+from backprint.tools.tasks.nouns import FirstWrong, SolutionTime, TaskReport, row_without_numbers
 from backprint.tools.tasks.program import Reference, ReferenceFailed, TaskProgram, captured_values, fresh_values
 from backprint.tools.tasks.sizes import other_sizes
 from backprint.tools.tasks.solver import PR_SET_DUMPABLE
@@ -47,7 +57,6 @@ from backprint.tools.tasks.usage import usage_rows
 from backprint.values.settings import outside_modes, preserving_random_states
 
 SCALES = (1.0, 1.0, 1e-2, 8.0)
-
 """How large the contents of further draws are, relative to the captured ones. The first draw has all checks."""
 
 LARGER = "inputs times 8"
@@ -78,7 +87,13 @@ def judge(
     memory: int = 0,
     first: bool = False,
 ) -> TaskReport:
-    """Judge a solution, which `load` returns in its own process. With `first`, the judge stops at the first fault."""
+    """Judge a solution of a task, which `load` returns in the solution's own process, and return the report, with
+    `title` as the name of the solution.
+
+    If it is right, and `timed`, it is timed too. Results may be off by `times` as much as eager is. `limit` and
+    `warm_up` are seconds (LIMIT, WARM_UP), `memory` the bytes that the process may take: with 0, nine tenths of what is
+    free. With `first`, the judge stops at the first fault.
+    """
     options: dict[str, Any] = dict(times=times, limit=limit, warm_up=warm_up, memory=memory, first=first)
     (report,) = judge_together(read, [(title, load)], timed=timed, **options)
     return report
@@ -95,7 +110,8 @@ def judge_together(
     memory: int = 0,
     first: bool = False,
 ) -> list[TaskReport]:
-    """Return the reports of several solutions of a task, each a title and what loads it.
+    """Return the reports of several solutions of a task, each a title and what loads it; the options are those of
+    `judge`.
 
     All are loaded and called once before the seed is drawn, so that they are judged by the same contents, for which the
     reference runs once.
@@ -120,15 +136,16 @@ def judging(
     memory: int = 0,
     first: bool = False,
 ) -> Iterator[list[Judging]]:
-    """Fork the processes of solutions, load each and call it once, and end them with the block."""
+    """Open a block with the processes of solutions: each is forked, loads its solution and calls it once, and is ended
+    with the block. The block gets a Judging of each. UsageError where processes cannot be watched."""
     check_platform()
-    most = memory or int(available_bytes() * 0.9)
+    bytes_of_each = memory or int(available_bytes() * 0.9)
     contents = Contents(read)
     processes: list[SolutionProcess] = []
     with outside_modes(), preserving_random_states():
         try:
             for load in loads:
-                processes.append(SolutionProcess(load, warm_up, most))
+                processes.append(SolutionProcess(load, warm_up, bytes_of_each))
             remotes = [Remote(read.program, process) for process in processes]
             judgings = [Judging(read, contents, remote, times, limit, first) for remote in remotes]
             for solution in judgings:
@@ -137,21 +154,25 @@ def judging(
         finally:
             for process in processes:
                 process.close()
-            prctl(PR_SET_DUMPABLE, 1)  # SolutionProcess has hidden this process's memory
+            prctl(PR_SET_DUMPABLE, 1)  # SolutionProcess has hidden this process's memory from others: show it again
 
 
 class Contents:
-    """What solutions of a task are judged by: inputs that are drawn from one seed, and the reference's results."""
+    """What solutions of a task are judged by: inputs that are drawn from one seed, and the reference's results.
+
+    `captured` are the inputs of the capture, and `drawn` those that were drawn, by offset and scale (`draw_inputs`).
+    """
 
     def __init__(self, read: ReadTask) -> None:
         self.task, self.program = read.task, read.program
-        # It remembers results, for calls on equal inputs; `forgetful` is the same where operators must be seen to run.
+        # It remembers results, for calls on equal inputs; `without_cache` is the same where operators must be seen to
+        # run. Neither has parameters of a module, and what it draws are inputs, so the seed says nothing.
         self.reference = Program(
             Reference(read.program, MOST_REMEMBERED),
-            {},
-            0,
+            state={},
+            seed=0,
             is_pure=True,
-            without_cache=Program(Reference(read.program), {}, 0, is_pure=True),
+            without_cache=Program(Reference(read.program), state={}, seed=0, is_pure=True),
         )
         self.captured = captured_values(read.program)
         self.drawn: dict[tuple[int, float], dict[str, Tensor]] = {}
@@ -182,7 +203,7 @@ class Contents:
     def has_power(self, values: Mapping[str, Tensor]) -> bool:
         """Whether these contents move an output by more than rounding, from what it is on the captured ones."""
         before, now = (self.exact(contents) for contents in (self.captured, values))
-        least = LEAST.get(self.kind, 1e-3)
+        least = LEAST.get(self.kind, 1e-3)  # what rounding may make, relative to the largest value
         return any(is_inexact(exact) and distance(exact, before[name]) > least for name, exact in now.items())
 
     def exact(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -202,7 +223,12 @@ MOST_REMEMBERED = 512 << 20
 
 
 class Judging:
-    """One solution being judged."""
+    """One solution being judged.
+
+    `rows` are the comparisons so far, `reason` says why it is not right ('' as long as it is), and `wrong` is the first
+    wrong element. `refused` has the checks for which it raised and may, and `notes` what else the report says. With
+    `first`, the judge stops at the first fault.
+    """
 
     def __init__(
         self, read: ReadTask, contents: Contents, remote: Remote, times: float, limit: float, first: bool
@@ -223,9 +249,14 @@ class Judging:
     def report(
         self, title: str, timed: bool, alone: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
     ) -> TaskReport:
-        """Judge it, and time it if it is right: in a block of `alone`, so that nothing else on the machine be timed."""
+        """Judge the solution, and return the report, with `title` as its name.
+
+        If it is right and `timed`, it is timed: in a block of `alone`, in which nothing else runs on the machine. Each
+        timed call is compared too, so that a solution may turn out wrong there. One that failed when it was loaded is
+        wrong, and not called again.
+        """
         measured: tuple[SolutionTime, ...] = ()
-        untimed = ""
+        untimed = ""  # why it was not timed
         if not self.reason:
             self.contents.draw()
             values = self.contents.draw_inputs()
@@ -239,34 +270,39 @@ class Judging:
             allowed = {row.name: row.allowed for row in reversed(self.rows) if row.allowed and row.check in FIRST_DRAW}
             seed = self.contents.seed
             with alone():
-                measured, untimed, wrong = time_against_eager(self.read.task, self.remote, seed, self.limit, allowed)
-            if wrong:
-                self.add_row(CheckRow("timed calls", "", "all", None, None, WRONG, wrong), None)
+                timing = time_against_eager(self.read.task, self.remote, seed, self.limit, allowed)
+            measured, untimed = timing.times, timing.untimed
+            if timing.wrong:
+                self.add_row(row_without_numbers("timed calls", "", "all", WRONG, timing.wrong), None)
         self.remote.process.listen()  # reads what it printed
         if self.remote.process.printed > MOST_PRINTED:
             self.notes.append(f"it printed {self.remote.process.printed:,} bytes")
         if self.reason:
             measured, untimed = (), "it is wrong" if timed else ""
         return TaskReport(
-            self.read.task.name,
-            title,
-            not self.reason,
-            self.reason,
-            tuple(self.rows),
-            self.wrong,
-            tuple(self.refused),
-            tuple(self.notes),
-            measured,
-            untimed or ("" if timed else "it was not asked for"),
-            self.contents.seed,
-            self.remote.calls,
+            task=self.read.task.name,
+            solution=title,
+            right=not self.reason,
+            reason=self.reason,
+            rows=tuple(self.rows),
+            first=self.wrong,
+            refused=tuple(self.refused),
+            notes=tuple(self.notes),
+            times=measured,
+            untimed=untimed or ("" if timed else "it was not asked for"),
+            seed=self.contents.seed,
+            calls=self.remote.calls,
         )
 
     # ---- What is done
 
     def load(self) -> None:
-        """Load the solution, and call it once, on the captured inputs: what it compiles, it compiles now. Note why it
-        failed; its results are compared by their shapes alone, and forgotten."""
+        """Load the solution, and call and differentiate it once, on the captured inputs: what it compiles, it compiles
+        now. If it fails, note why (`fail`).
+
+        Of its results only the shapes are compared, and they are forgotten: later calls on equal inputs are not
+        compared with this one. From now on the process has `limit` seconds for an answer.
+        """
         values = self.contents.captured
         try:
             self.remote.ask("load", draws=bool(self.program.draws))
@@ -284,10 +320,14 @@ class Judging:
         self.remote.heard.clear()
 
     def results(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
-        """Make every comparison and yield its row; a stage that ends in an error becomes a row. Raise RefusedError if
-        nothing is wrong, but what has to be compared (NEEDED) could not be: the task is at fault then."""
+        """Make every comparison and yield its row; a stage that ends in an error becomes a row. `values` are the first
+        draw. Raise RefusedError if nothing is wrong, but what has to be compared (NEEDED) could not be: the task is at
+        fault then.
+
+        The caller adds each row to `self.rows` before it asks for the next.
+        """
         stages: dict[str, Callable[[], Iterator[Result]]] = {
-            "first draw": lambda: rows_of_dtype(self.subject(values), 1, self.indices),
+            "first draw": lambda: rows_of_dtype(self.subject(values), order=1, indices=self.indices),
             "memory": self.memory_rows,
             "usage": lambda: usage_rows(self.subject(values), self.remote, self.contents.draw_inputs(51)),
             "further draws": lambda: self.further_draws(values),
@@ -301,10 +341,10 @@ class Judging:
             try:
                 yield from rows()
             except SolutionFailed as error:
-                yield Result(CheckRow(stage, "", "all", None, None, WRONG, f"it raised {error}"))
+                yield Result(row_without_numbers(stage, "", "all", WRONG, f"it raised {error}"))
             except ReferenceFailed as error:
-                self.remote.again = False
-                yield Result(CheckRow(stage, "", "all", None, None, f"{NOT_TRIED}: the reference raised {error}"))
+                self.remote.again = False  # `further_draws` sets it, and may have ended here
+                yield Result(row_without_numbers(stage, "", "all", f"{NOT_TRIED}: the reference raised {error}"))
         tried = {row.check for row in self.rows if row.tried}
         compared = {row.name for row in self.rows if row.tried}
         names = [*(name for name, _ in self.program.outputs), *self.program.wanted]
@@ -317,14 +357,23 @@ class Judging:
             )
 
     def subject(self, values: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> Subject:
-        """Return the solution beside its reference, on these values."""
+        """Return the solution beside its reference, on these values, with floats in `dtype`, or as they are with
+        None."""
         call = replace(self.program.call, values=dict(values))
-        return Subject(call, self.ours, self.contents.reference, True, dtype, in_dtype(values, dtype), self.times)
+        return Subject(
+            call,
+            self.ours,
+            self.contents.reference,
+            has_reference=True,
+            dtype=dtype,
+            values=in_dtype(values, dtype),
+            times=self.times,
+        )
 
     @property
     def ours(self) -> Program:
-        """The solution as a program."""
-        return Program(self.remote, {}, 0)
+        """The solution as a program: without parameters of a module, and with a seed that its process does not see."""
+        return Program(self.remote, state={}, seed=0)
 
     def indices(self) -> tuple[str, ...]:
         """Return the inputs with which the reference reads or adds at indices."""
@@ -337,27 +386,31 @@ class Judging:
         return sorted(self.program.wanted, key=lambda name: roles[name] != "input")
 
     def further_draws(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
-        """Yield rows for further draws, in the memory of the calls before: what is remembered by address is seen."""
+        """Yield rows for further draws, and for inputs that differ from `values`, the first draw, in a part alone.
+        Those of every second draw are put in the memory of the call before (`again`), so that a solution that remembers
+        results by the address of its inputs is wrong."""
         for number, scale in enumerate(SCALES, 1):
             self.remote.again = number % 2 == 1
             drawn = self.contents.draw_inputs(number, scale)
-            name = f"draw {number + 1}" if scale == 1.0 else f"inputs times {scale:g}"
-            yield from self.compare_results(name, drawn)
-        for name, drawn in _partly_changed_inputs(
+            check = f"draw {number + 1}" if scale == 1.0 else f"inputs times {scale:g}"
+            yield from self.compare_results(check, drawn)
+        for check, drawn in _partly_changed_inputs(
             self.names_of_inputs(), values, self.contents.draw_inputs(101), self.contents.seed
         ):
-            yield from self.compare_results(name, drawn)
+            yield from self.compare_results(check, drawn)
         self.remote.again = False
 
     def compare_results(self, check: str, values: Mapping[str, Tensor]) -> Iterator[Result]:
-        """Yield rows for outputs, and gradients for random tangents, with these inputs."""
+        """Yield rows for outputs, and gradients for random tangents, with these inputs. A solution that raises is
+        wrong: the inputs are of the captured dtypes and shapes."""
         subject = self.subject(values)
         try:
             expected = expected_of(subject, subject.values)
         except NoReference as error:
-            yield Result(CheckRow(check, subject.text, "all", None, None, f"{NOT_TRIED}: {error}"))
+            yield Result(row_without_numbers(check, subject.text, "all", f"{NOT_TRIED}: {error}"))
             return
         results = rows_for_inputs(subject, check, values, expected)
+        # `excuse_rounding`: not wrong if the reference's result moves as far when its operators round otherwise.
         for row, fault in excuse_rounding(subject, results) if check == LARGER else results:
             yield Result(_refusal_is_wrong(row), fault)
 
@@ -368,31 +421,35 @@ class Judging:
             run_forward(self.ours, subject.call, subject.values)
         except SolutionFailed as error:
             yield Result(
-                CheckRow("forward", subject.text, "all", None, None, f"{NOT_TRIED}: the function raised {error}")
+                row_without_numbers("forward", subject.text, "all", f"{NOT_TRIED}: the function raised {error}")
             )
             return
-        yield from rows_of_dtype(subject, 1, self.indices)
+        yield from rows_of_dtype(subject, order=1, indices=self.indices)
 
     def derivative(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
-        """Yield whether the backward is the derivative of the solution's own forward, if the reference's is."""
+        """Yield a row for each input: whether the backward is the derivative of the solution's own forward, by
+        differences in float64. Where the reference's own backward does not pass this, nothing is said.
+
+        A gap is how far the two sides of the product of a gradient and a direction are apart, relative to their terms.
+        """
         if not self.read.task.is_derivative:
             return
         call = replace(self.program.call, values=dict(values))
         if not self.takes_float64(call):
             why = "in float64 it does not return what it returns in the task's dtypes"
-            yield Result(CheckRow(DERIVATIVE, "float64", "all", None, None, f"{NOT_TRIED}: {why}"))
+            yield Result(row_without_numbers(DERIVATIVE, "float64", "all", f"{NOT_TRIED}: {why}"))
             return
         reference = {product.name: product for product in products_by_differences(call, self.contents.reference)}
         for product in products_by_differences(call, self.ours):
             other = reference.get(product.name)
             if product.not_tried or other is None or other.not_tried or other.gap > other.allowed:
                 why = product.not_tried or "differences do not show it of the reference either"
-                yield Result(CheckRow(DERIVATIVE, "float64", product.name, None, None, f"{NOT_TRIED}: {why}"))
+                yield Result(row_without_numbers(DERIVATIVE, "float64", product.name, f"{NOT_TRIED}: {why}"))
                 continue
             allowed = max(product.allowed, self.times * other.gap, LOOSE)
-            word = OK if product.gap <= allowed else WRONG
-            detail = "its backward is not the derivative of its own forward" if word == WRONG else ""
-            yield Result(CheckRow(DERIVATIVE, "float64", product.name, product.gap, allowed, word, detail))
+            verdict = OK if product.gap <= allowed else WRONG
+            detail = "its backward is not the derivative of its own forward" if verdict == WRONG else ""
+            yield Result(CheckRow(DERIVATIVE, "float64", product.name, product.gap, allowed, verdict, detail))
 
     def takes_float64(self, call: Call) -> bool:
         """Whether the solution returns in float64 about what the reference does: no task has float64 among its dtypes,
@@ -411,37 +468,38 @@ class Judging:
 
     def memory_rows(self) -> Iterator[Result]:
         """Yield a row that is wrong if a result is a view of an input or of another: the reference's never is."""
-        for text in self.remote.shared:
-            yield Result(CheckRow("memory", "", text.split(" ")[0], None, None, WRONG, text))
+        for text in self.remote.shared:  # `y is a view of x`: the first word is the name of a result
+            yield Result(row_without_numbers("memory", "", text.split(" ")[0], WRONG, text))
 
     def rows_on_all_calls(self) -> Iterator[Result]:
-        """Yield rows on all calls together: what was written, whether equal calls were equal, held results, and shared
-        memory once more, which a later call may have shown."""
+        """Yield rows on all calls together: what was written, whether equal calls were equal, whether the results that
+        the process holds are still what they were, and shared memory once more, which a later call may have shown."""
         for name in self.remote.written:  # an input, `a tangent`, or `what it saved, …`
-            yield Result(CheckRow("mutation", "", name.partition(",")[0], None, None, WRONG, f"it writes into {name}"))
-        worst = max((heard.apart for heard in self.remote.heard.values()), default=0.0)
-        allowed = ROUNDINGS
-        word = OK if worst <= allowed else WRONG
-        detail = "two calls on equal inputs return different results" if word == WRONG else ""
-        if word == OK and worst:
+            yield Result(row_without_numbers("mutation", "", name.partition(",")[0], WRONG, f"it writes into {name}"))
+        worst = max((heard.apart for heard in self.remote.heard.values()), default=0.0)  # in roundings
+        verdict = OK if worst <= ROUNDINGS else WRONG
+        detail = "two calls on equal inputs return different results" if verdict == WRONG else ""
+        if verdict == OK and worst:
             self.notes.append(f"two equal calls differ by up to {worst:.1e} roundings of the largest value")
-        yield Result(CheckRow("equal calls", "", "all", worst, allowed, word, detail))
+        yield Result(CheckRow("equal calls", "", "all", worst, ROUNDINGS, verdict, detail))
         time.sleep(PAUSE)
         changed = self.remote.changed_later()
-        yield Result(CheckRow("held results", "", "all", None, None, WRONG if changed else OK, changed))
+        yield Result(row_without_numbers("held results", "", "all", WRONG if changed else OK, changed))
         yield from self.memory_rows()
 
     # ---- What came of it
 
     def add_row(self, row: CheckRow, fault: Fault | None) -> None:
-        """Note a comparison, and the reason if it is the first that is wrong. A function that `bp.check` leaves open is
-        no solution: one with random numbers of its own is wrong, and so is one that raises, unless the task ALLOWs it,
-        or in another dtype."""
+        """Note a comparison, and the reason if it is the first that is wrong.
+
+        A function that `bp.check` leaves open is no solution: one with random numbers of its own is wrong, and so is
+        one that raises, except for the checks in ALLOWED and in another dtype, where that is only noted (`refused`).
+        """
         row = replace(row, name=shown(row.name))
-        if NUMBERS in row.verdict:
+        if NUMBERS in row.verdict:  # `bp.check` saw random numbers; the task's own are inputs
             row = replace(row, verdict=WRONG, detail="it does not return the same for equal inputs")
         if RAISED in row.verdict:
-            if self.remote.ended:
+            if self.remote.ended:  # its process has ended: no refusal
                 row = replace(row, verdict=WRONG, detail=self.remote.ended)
             elif row.dtype == self.text and not row.check.endswith(ALLOWED):
                 row = _refusal_is_wrong(row)
@@ -453,14 +511,14 @@ class Judging:
             self.fail(reason_of(row))
 
     def fail(self, reason: str) -> None:
-        """Note why it is not right; the first reason counts, and that it cheats before others. What it wrote into is
-        added."""
+        """Note why it is not right. The first call counts; if the solution was found to cheat until then, that is the
+        reason, else `reason`, with what it wrote into. A failure before any row, as of the first call, becomes one."""
         cheats = "; ".join(self.remote.cheats)
         written = [f"it writes into {name}" for name in self.remote.written]
         reason = "; ".join([reason, *(text for text in written if text not in reason)])
         self.reason = self.reason or cheats or reason
         if not self.rows:
-            self.rows.append(CheckRow("first call", "", "all", None, None, WRONG, self.reason))
+            self.rows.append(row_without_numbers("first call", "", "all", WRONG, self.reason))
 
 
 ALLOWED = ("transposed inputs", "sliced inputs", "strided inputs")
@@ -498,8 +556,9 @@ def _refusal_is_wrong(row: CheckRow) -> CheckRow:
 def _partly_changed_inputs(
     inputs: Sequence[str], values: Mapping[str, Tensor], other: Mapping[str, Tensor], seed: int
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Yield inputs of which one at a time has other contents but for its first elements, or in one element alone: a
-    solution that recognizes inputs by a few of their elements is wrong on them."""
+    """Yield inputs of which one at a time has other contents (those in `other`) but for its first elements, or in one
+    element alone, which `seed` chooses; each with the name of its check. A solution that recognizes inputs by a few of
+    their elements is wrong on them."""
     source = torch.Generator().manual_seed(seed)
     names = [name for name in inputs if values[name].numel() > 1]
     for name in names[:MOST_INPUTS]:
@@ -540,12 +599,15 @@ def first_wrong(fault: Fault | None, remote: Remote) -> FirstWrong | None:
     real numbers of the reference's shape."""
     if fault is None:
         return None
-    value = remote.last.get(shown(fault.name))
+    value = remote.last.get(shown(fault.name))  # of the last call, which is mostly the one that was compared
     wanted = fault.expected
     if value is None or value.shape != wanted.shape or not wanted.numel() or wanted.is_complex():
         return None
     ours, right = precise(value), precise(wanted)
+    # 0 where equal infinities would make NaN, and where the reference has NaN; infinite where the solution has NaN.
     off = torch.where((ours == right) | right.isnan(), 0.0, (ours - right).abs().nan_to_num(float("inf")))
-    place = int(off.argmax())
-    index = tuple(int(part) for part in torch.unravel_index(torch.tensor(place), right.shape)) if right.dim() else ()
+    flat_index = int(off.argmax())
+    index = (
+        tuple(int(part) for part in torch.unravel_index(torch.tensor(flat_index), right.shape)) if right.dim() else ()
+    )
     return FirstWrong(shown(fault.name), index, float(ours[index]), float(right[index]))

@@ -81,6 +81,13 @@ class FirstWrong:
     wanted: float
 
 
+def row_without_numbers(check: str, dtype: str, name: str, verdict: str, detail: str = "") -> CheckRow:
+    """Return the row of a comparison that has no error and nothing that is allowed: it was not made, or its result is
+    wrong, or right, without a number. `dtype` is '' of a row of no dtype in particular, and `name` is `all` of a row of
+    all results."""
+    return CheckRow(check, dtype, name, error=None, allowed=None, verdict=verdict, detail=detail)
+
+
 @dataclass(frozen=True, slots=True)
 class SolutionTime:
     """Seconds of a call of a solution and of eager, by the judge's clock, without what carrying tensors takes.
@@ -159,27 +166,28 @@ class TaskReport:
         name, _, answer = first.partition(": ")
         columns = {"timed": "name", "seconds": "seconds", "eager": "seconds", "faster": "times", "from": "times"}
         rows = [(time.what, time.seconds, time.eager, time.faster, time.low, time.high) for time in self.times]
-        told = [line.strip() for line in lines if line not in map(_time_line, self.times)]
-        return html_of(Report(name, answer, (), Table("", {**columns, "to": "times"}, rows)), told)
+        lines_without_times = [line.strip() for line in lines if line not in map(_time_line, self.times)]
+        table = Table(title="", columns={**columns, "to": "times"}, rows=rows)
+        return html_of(Report(title=name, answer=answer, tables=(), rows=table), lines_without_times)
 
 
 def _six_lines(report: TaskReport) -> list[str]:
     """Return the report for people: six lines at most."""
     tried = [row for row in report.rows if row.tried]
     checks = {row.check for row in tried}
-    left = len(report.rows) - len(tried)
+    not_tried = len(report.rows) - len(tried)
     lines = [f"{report.task}: {report.solution} is {'right' if report.right else 'wrong: ' + report.reason}"]
     if report.first is not None:
         first = report.first
         lines.append(f"  {first.name}{list(first.index)} is {first.value:.8g}, and {first.wanted:.8g} is wanted")
     lines.append(
         f"  {len(tried)} comparisons of {len(checks)} kinds in {report.calls} calls, contents from seed {report.seed}"
-        + (f"; {left} not made" if left else "")
+        + (f"; {not_tried} not made" if not_tried else "")
         + (f"; at the sizes {sizes}" if (sizes := _sizes_tried(tried)) else "")
     )
     if report.refused:
         lines.append(f"  it raises for, which is allowed: {', '.join(report.refused)}")
-    lines += [f"  {note}" for note in report.notes[:1]]
+    lines += [f"  {note}" for note in report.notes[:1]]  # one, because the times must fit into the six lines too
     lines += [_time_line(time) for time in report.times]
     if report.untimed:
         lines.append(f"  not timed: {report.untimed}")
@@ -191,11 +199,14 @@ SIZES = "sizes "
 
 
 def _sizes_tried(rows: Sequence[CheckRow]) -> str:
-    """Return which sizes each symbol had in these comparisons, in words: those of `forward, sizes s0=2, s1=3`, a
-    check's name."""
+    """Return in words which sizes each symbol had in these comparisons, `s0 = 2, 7; s1 = 3`; '' if none was made at
+    other sizes. They are read from the names of checks, as in `forward, sizes s0=2, s1=3`."""
     sizes: dict[str, set[int]] = {}
     for row in rows:
-        for part in row.check.partition(SIZES)[2].split(", ") if SIZES in row.check else ():
+        if SIZES not in row.check:
+            continue
+        _, _, sizes_text = row.check.partition(SIZES)
+        for part in sizes_text.split(", "):
             name, _, size = part.partition("=")
             sizes.setdefault(name, set()).add(int(size))
     return "; ".join(f"{name} = {', '.join(map(str, sorted(tried)))}" for name, tried in sizes.items())

@@ -2,6 +2,11 @@
 
 The program's own random draws are inputs of it, and what it writes into its inputs are further results. It runs in the
 captured dtypes, in others, and in float64: then every dtype in its graphs is float64 too.
+
+Words of this file: a Graph is one direction, straight-line ATen operators (steps). A port is one of its inputs or
+outputs: a name, a role (`input`, `parameter`, `saved`, `tangent`, …) and a spec with dtype, shape and strides; its
+`key` is role and name. A draw is a step that returns random numbers. A recipe says how an input is made again. Sizes
+may be symbols, if the program was captured with dynamic shapes.
 """
 
 from __future__ import annotations
@@ -31,7 +36,8 @@ from backprint.values.settings import seed_torch
 class TaskProgram:
     """The two graphs of a task, and the names of its ports in order.
 
-    `drawing` is the forward before its draws became inputs, and `draws` has the place among its results of each.
+    The draws of `forward` are inputs of it. `drawing` is the forward before that, which returns them: `draws` has, by
+    the name of the input, the place of the draw among its results.
     """
 
     capture: Capture
@@ -74,17 +80,25 @@ def program_of(capture: Capture) -> TaskProgram:
     if steps_that_draw(pair.backward):
         raise RefusedError(f"the backward of {capture.name} draws random numbers, which are no inputs of it")
     _checked_ports(capture.name, forward, pair)
-    tangents = tuple(port.name for port in pair.backward.by_role("tangent"))
-    names = {port.name: port for port in forward.inputs}
+    # An output of the backward is the gradient of the input that has its name.
+    inputs = {port.name: port for port in forward.inputs}
     wanted = tuple(
         port.name
         for port in pair.backward.outputs
-        if port.name in names and isinstance(spec := names[port.name].spec, TensorSpec) and is_float(spec)
+        if port.name in inputs and isinstance(spec := inputs[port.name].spec, TensorSpec) and is_float(spec)
     )
     if not wanted:
         raise RefusedError(f"{capture.name} has no gradient of an input")
     return TaskProgram(
-        capture, forward, pair.backward, drawing, draws, forward.inputs, results_of(forward), wanted, tangents
+        capture=capture,
+        forward=forward,
+        backward=pair.backward,
+        drawing=drawing,
+        draws=draws,
+        inputs=forward.inputs,
+        outputs=results_of(forward),
+        wanted=wanted,
+        tangents=tuple(port.name for port in pair.backward.by_role("tangent")),
     )
 
 
@@ -94,11 +108,11 @@ AS_CALLED = ("input", "parameter", "buffer", "constant", "rng")
 
 def _with_draws_outside(forward: Graph) -> tuple[Graph, Graph, dict[str, int]]:
     """Return a forward with its draws as inputs, the forward that returns them, and their places among its results, by
-    the names of these inputs; RefusedError if a draw cannot be an input."""
+    the names of these inputs; RefusedError if a draw cannot be an input. A forward without draws is both."""
     if not steps_that_draw(forward):
         return forward, forward, {}
-    opened = opened_graph(forward) or forward
-    lifted = lifted_draws(opened)
+    opened = opened_graph(forward) or forward  # with its draws as further results; None if it returns them already
+    lifted = lifted_draws(opened)  # the graph with its draws as inputs, and their places among the results of `opened`
     if lifted is None:
         targets = ", ".join(sorted({step.target for step in steps_that_draw(forward)}))
         raise RefusedError(f"the forward draws random numbers that cannot be inputs of it: {targets}")
@@ -111,7 +125,8 @@ def _with_draws_outside(forward: Graph) -> tuple[Graph, Graph, dict[str, int]]:
 
 
 def _checked_ports(name: str, forward: Graph, pair: Pair) -> None:
-    """Raise RefusedError for ports that a solution could not have."""
+    """Raise RefusedError for inputs that a solution could not have, no dense tensors, and for graphs with subgraphs.
+    `name` is the Capture's, for the message."""
     for port in forward.inputs:
         if not isinstance(port.spec, TensorSpec):
             raise RefusedError(f"{name}: its input {port.name!r} is no tensor")
@@ -150,8 +165,9 @@ class _GraphsInDtype:
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A forward of a reference: its inputs, copies of them as they were `before`, all of its results, and the gradients
-    for tangents. `backward` is the graph that goes with it."""
+    """A forward of a reference that was run: its inputs (`values`), copies of them from before, all of its results, and
+    pairs of tangents and the gradients for them. `backward` is the graph that goes with it. Where nothing is to be
+    remembered, `before` and `gradients` are empty."""
 
     backward: Graph
     values: dict[str, Tensor]
@@ -161,7 +177,7 @@ class Run:
 
     @property
     def size(self) -> int:
-        """The bytes that it holds at most."""
+        """The bytes of all its tensors: tensors that share memory are counted twice."""
         tensors = [*self.values.values(), *self.before.values(), *self.results.values()]
         for tangents, gradients in self.gradients:
             tensors += [*tangents.values(), *gradients]
@@ -180,15 +196,15 @@ class Reference:
         self.runs: list[Run] = []
 
     def graphs(self, kind: str) -> _GraphsInDtype:
-        """Return the graphs: those of the captured dtypes, those in float64 (`wide`), or those without dtypes of
-        results (`other`)."""
+        """Return the graphs of a kind: `captured`; `wide`, in float64, without guards on numbers that were read, which
+        are rounded otherwise there; or `other`, whose results may have any dtype."""
         if kind not in self.known:
-            graphs = self.program.forward, self.program.backward
+            forward, backward = self.program.forward, self.program.backward
             if kind == "wide":
-                graphs = without_reads(widened_graph(graphs[0])), without_reads(widened_graph(graphs[1]))
+                forward, backward = without_reads(widened_graph(forward)), without_reads(widened_graph(backward))
             if kind == "other":
-                graphs = _without_specs(graphs[0]), _without_specs(graphs[1])
-            self.known[kind] = _GraphsInDtype(*graphs)
+                forward, backward = _without_specs(forward), _without_specs(backward)
+            self.known[kind] = _GraphsInDtype(forward, backward)
         return self.known[kind]
 
     def __call__(self, *inputs: Tensor) -> dict[str, Tensor]:
@@ -197,11 +213,12 @@ class Reference:
 
     def run_forward(self, inputs: tuple[Tensor, ...]) -> Run:
         """Run the forward on these inputs, or return the run on equal ones: in the captured dtypes, in float64 if all
-        floats are that, or in whatever dtypes they have."""
+        floats are that, or in whatever dtypes they have. Inputs of other sizes than it was captured for raise
+        RuntimeError; what the graph refuses, a BackprintError."""
         captured = [getattr(torch, port.spec.dtype) for port in self.program.inputs]  # type: ignore[union-attr]
-        kinds = {value.dtype for value in inputs if is_inexact(value)}
-        wide = bool(kinds) and kinds <= {torch.float64, torch.complex128}
-        kind = "captured" if [value.dtype for value in inputs] == captured else "wide" if wide else "other"
+        dtypes_of_floats = {value.dtype for value in inputs if is_inexact(value)}
+        all_are_wide = bool(dtypes_of_floats) and dtypes_of_floats <= {torch.float64, torch.complex128}
+        kind = "captured" if [value.dtype for value in inputs] == captured else "wide" if all_are_wide else "other"
         graphs = self.graphs(kind)
         values = {}
         for port, value in zip(self.program.inputs, inputs, strict=True):
@@ -211,15 +228,16 @@ class Reference:
         for run in reversed(self.runs):
             if alike(run.before, values):
                 return run
-        before = _copied_tensors(values) if self.most else {}
-        results = run_graph(graphs.forward, values, strict=kind == "captured")
+        before = _copied_tensors(values) if self.most else {}  # the caller may write into its inputs
+        results = run_graph(graphs.forward, values, strict=kind == "captured")  # strict: dtypes are checked
         keys = (port.key for port in graphs.forward.outputs)
         run = Run(graphs.backward, values, before, dict(zip(keys, results, strict=True)))
         self.remember(run)
         return run
 
     def run_backward(self, run: Run, tangents: dict[str, Tensor | None]) -> tuple[Any, ...]:
-        """Run the backward of a forward for these tangents, or return the gradients for equal ones."""
+        """Run the backward of a forward for these tangents, by the names of results, or return the gradients for equal
+        ones: the outputs of the backward graph."""
         for earlier_tangents, gradients in run.gradients:
             if alike(earlier_tangents, tangents):
                 return gradients
@@ -281,12 +299,15 @@ def _without_specs(graph: Graph) -> Graph:
 
 
 def check_sizes(program: TaskProgram, values: Mapping[str, Tensor]) -> None:
-    """Raise unless the inputs have sizes that the graphs were traced for."""
+    """Raise RuntimeError unless the inputs have sizes that the graphs were traced for: values of the symbols in their
+    specs that fit together, and are in range."""
     specs = [(port.name, port.spec) for port in program.inputs if isinstance(port.spec, TensorSpec)]
+    # Not strict: the number of dimensions is compared below.
     size_pairs = [pair for name, spec in specs for pair in zip(spec.shape, values[name].shape, strict=False)]
-    sizes = implied_sizes(size_pairs)
+    sizes = implied_sizes(size_pairs)  # the value of each symbol
     for name, spec in specs:
         shape = tuple(values[name].shape)
+        # Not `known`: a symbol in the size has no value, because its dimension is missing.
         if len(shape) != len(spec.shape) or not all(known(size, sizes) for size in spec.shape):
             raise RuntimeError(f"{name} has {len(shape)} dimensions, and {len(spec.shape)} were captured")
         if tuple(evaluate(size, sizes) for size in spec.shape) != shape:
@@ -296,7 +317,8 @@ def check_sizes(program: TaskProgram, values: Mapping[str, Tensor]) -> None:
 
 
 def laid_as(port: Port, value: Tensor, sized: bool) -> Tensor:
-    """Return an input in the memory that the graph was captured for; raise if it has another shape."""
+    """Return an input, or a tangent, with the strides that the graph was captured for. RuntimeError if it has another
+    shape. If the program is `sized`, it takes other sizes, and the tensor is returned as it is."""
     spec = port.spec
     assert isinstance(spec, TensorSpec)
     if sized:  # `check_sizes` looks at the shapes, and strides depend on them
@@ -316,7 +338,8 @@ class _ReferenceFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, reference: Reference, *inputs: Tensor) -> Any:
-        """Run the forward. Results are copied: autograd marks what it returns, and the run may be remembered."""
+        """Run the forward, and return the program's outputs. They are copies: autograd marks what is returned here as
+        results of this call, and the run may be remembered. What the graph refuses is raised as ReferenceFailed."""
         try:
             ctx.run = reference.run_forward(inputs)
         except BackprintError as error:
@@ -332,19 +355,21 @@ class _ReferenceFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *tangents: Tensor) -> Any:
-        """Run the captured backward; a None stands for the gradient of the Reference itself."""
+        """Run the captured backward, and return a dense gradient for each input, None for one without; the first None
+        is for the Reference itself. What the graph refuses is raised as ReferenceFailed."""
         program = ctx.reference.program
         ports = {port.name: port for port in program.backward.by_role("tangent")}
-        known = {
+        tangent_by_output = {
             name: laid_as(ports[name], tangent, program.sized) if name in ports else tangent
             for (name, _), tangent in zip(program.outputs, tangents, strict=True)
         }
         try:
-            returned = ctx.reference.run_backward(ctx.run, known)
+            returned = ctx.reference.run_backward(ctx.run, tangent_by_output)
         except BackprintError as error:
             raise ReferenceFailed(str(error)) from error
         gradients = dict(zip((port.name for port in ctx.run.backward.outputs), returned, strict=True))
         wanted = [gradients.get(port.name) if port.name in program.wanted else None for port in program.inputs]
+        # Gradients that are remembered are copied, because autograd may add others into what is returned here.
         return (None, *(copied(gradient) if ctx.reference.most else dense(gradient) for gradient in wanted))
 
 
@@ -370,15 +395,16 @@ def captured_values(program: TaskProgram) -> dict[str, Tensor]:
 
 
 def fresh_values(program: TaskProgram, seed: int, scale: float = 1.0) -> dict[str, Tensor]:
-    """Return other inputs, drawn from a seed, and with a `scale` larger or smaller floats where a gradient is wanted.
+    """Return other inputs, drawn from a seed, with floats that have a gradient multiplied by `scale`.
 
-    If the reference is not finite there, or does not run, floats move from the captured ones by a small step (STEPS).
-    If it never is, the first on which it runs; else the captured ones.
+    If the reference is not finite on them, or does not run, floats move from the captured ones by a small step instead,
+    and then by a smaller one. If it is finite on none of these, return the first on which it runs, or else the captured
+    inputs.
     """
     capture, recipes = program.capture, program.capture.recipes.recipes
     base = capture.recipes.make()
     first: dict[str, Tensor] | None = None
-    for step in STEPS:
+    for step in STEPS:  # None, for new values, and then shares of a float's size
         fresh = base | redrawn(capture, recipes, base, seed, step)
         values = {port.name: fresh[port.name] for port in program.inputs if port.name in fresh}
         if scale != 1.0:
@@ -386,7 +412,7 @@ def fresh_values(program: TaskProgram, seed: int, scale: float = 1.0) -> dict[st
         try:
             values = with_draws(program, values, seed)
             outputs = Reference(program)(*values.values())
-        except (BackprintError, RuntimeError, IndexError, ValueError):
+        except (BackprintError, RuntimeError, IndexError, ValueError):  # an operator refuses such values
             continue
         first = first or values
         if all(bool(output.isfinite().all()) for output in outputs.values() if is_inexact(output)):
@@ -404,6 +430,6 @@ def with_draws(program: TaskProgram, values: dict[str, Tensor], seed: int) -> di
     if not program.draws:
         return values
     seed_torch(seed)
-    results = run_graph(program.drawing, values, strict=False)
+    results = run_graph(program.drawing, values, strict=False)  # the run of the reference checks the inputs
     values = values | {name: results[place].clone() for name, place in program.draws.items()}
     return {port.name: values[port.name] for port in program.inputs}

@@ -64,14 +64,15 @@ BESIDE = (
 
 def own_functions() -> dict[str, Any]:
     """Return name -> code of the functions and methods of the loaded modules of Backprint that work beside a solution,
-    for `check_own`."""
-    names = [name for name in sys.modules if name.startswith(BESIDE)]
+    for `check_own`. The code is what a call runs: it can be replaced in a function that stays the same object."""
+    module_names = [name for name in sys.modules if name.startswith(BESIDE)]
     codes: dict[str, Any] = {}
-    for name in names:
-        for key, value in vars(sys.modules[name]).items():
-            if inspect.isclass(value) and value.__module__ == name:
-                codes |= {f"{name}.{key}.{method}": code_of(function) for method, function in vars(value).items()}
-            codes[f"{name}.{key}"] = code_of(value)
+    for module_name in module_names:
+        for key, value in vars(sys.modules[module_name]).items():
+            if inspect.isclass(value) and value.__module__ == module_name:  # defined here, not imported
+                for method, function in vars(value).items():
+                    codes[f"{module_name}.{key}.{method}"] = code_of(function)
+            codes[f"{module_name}.{key}"] = code_of(value)
     return {name: code for name, code in codes.items() if code is not None}
 
 

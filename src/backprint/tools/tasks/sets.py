@@ -3,6 +3,10 @@
 Parts are the same if both graphs are equal but for names and for the order of independent steps. A row is added to
 `set.json` with each task, so that a set that was ended goes on. A part is held out by its hash, so that the same part
 is on the same side in every set.
+
+A TARGET names a program: `model.py:make`, or the folder of a sample. A sample is a Capture on disk; it is run in a
+process of its own, which a function named by a text, `module:function`, calls there: the `…_in_own_process` below. They
+get a SampleTask (the sample's id and folder), plain options, and a folder to write their answer into (`staging`).
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from backprint.common.files import read_json, write_file
 from backprint.errors import BackprintError, ReplayError, UsageError
@@ -30,12 +34,15 @@ from backprint.tools.tasks.program import program_of
 from backprint.tools.tasks.writing import TASK, hash_of_program, part_of, task_json, valid_task_name, write_task
 
 SET, CARD, DONE = "set.json", "README.md", "done.json"
+"""The files of a set: its rows, a text for people, and how many parts each sample had that is done."""
 
 Watch = Callable[[str], None]
+"""Is called with a line about each sample that is done."""
 
 
 def _capture_of_target(target: str | os.PathLike[str], allow: tuple[str, ...], options: Mapping[str, Any]) -> Capture:
-    """Return the Capture of a TARGET: of a sample as it is, unless options of a capture are passed."""
+    """Return the Capture of a TARGET: that of a sample as it is, unless options of a capture are passed: then the
+    program is captured anew. `allow` names the custom operators that a sample may call."""
     place = Path(target)
     if place.is_dir() and not options:
         return read_capture(place, allow=allow)
@@ -53,7 +60,9 @@ def make_here(
     overwrite: bool,
     measure: bool,
 ) -> Task:
-    """Write the task of a TARGET in this process."""
+    """Write the task of a TARGET, or of a Capture, in this process, and return it. `part` cuts out a part of it, and
+    `name` is that of the task; without one, it is the Capture's and the part's. With `measure`, eager and Inductor are
+    timed."""
     capture = target if isinstance(target, Capture) else _capture_of_target(target, allow, options)
     whole = capture.name
     if part:
@@ -65,8 +74,9 @@ def make_here(
 def make_apart(
     sample: Path, out: Path, allow: tuple[str, ...], options: Mapping[str, Any], how: Mapping[str, Any]
 ) -> Task:
-    """Write the task of a sample, in a process of the sample's own (`make_in_own_process`); raise ReplayError if that
-    ends early, and UsageError for options that cannot be sent to it."""
+    """Write the task of a sample, in a process of the sample's own (`make_in_own_process`), and return it. `options`
+    are those of a capture, and `how` those of `make_here`. ReplayError if the process ends early, UsageError for
+    options that cannot be sent to it, and what `make_here` raises there."""
     sent = {"out": os.fspath(out.absolute()), "allow": list(allow), "options": dict(options), "how": dict(how)}
     try:
         json.dumps(sent)
@@ -83,7 +93,8 @@ TIMEOUT = 3600.0
 
 
 def make_in_own_process(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """Write the task of a sample, in the sample's own process: what `make_apart` asks for there."""
+    """Write the task of a sample, in the sample's own process: what `make_apart` asks for there. The answer says only
+    that it was made, or which error was raised."""
 
     def make() -> None:
         make_here(task.folder, Path(options["out"]), tuple(options["allow"]), options["options"], **options["how"])
@@ -92,7 +103,8 @@ def make_in_own_process(task: SampleTask, options: Mapping[str, Any], staging: P
 
 
 def add_in_own_process(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """Add the parts of a sample to a set, in the sample's own process: what `write_set` asks for there."""
+    """Add the parts of a sample to a set, in the sample's own process: what `write_set` asks for there. It reads what
+    is known of the set from its folder, and writes it again."""
     source, by, held_out, most, least, allow = options["how"]
 
     def add() -> None:
@@ -103,7 +115,8 @@ def add_in_own_process(task: SampleTask, options: Mapping[str, Any], staging: Pa
     return write_result(staging, add)
 
 
-make_in_own_process.warm = add_in_own_process.warm = load_only  # type: ignore[attr-defined]  # what their workers load first
+# What the workers of these two load first.
+make_in_own_process.warm = add_in_own_process.warm = load_only  # type: ignore[attr-defined]
 
 
 def write_set(
@@ -116,8 +129,12 @@ def write_set(
     allow: tuple[str, ...],
     watch: Watch | None,
 ) -> TaskSet:
-    """Write a set below `out`; a set that is there already goes on. Each sample's process writes the state itself, and
-    this one writes only for a sample that failed."""
+    """Write a set of the samples below `source` to `out`, and return it; a set that is there already goes on. The other
+    parameters are those of `make_set`. UsageError for a share that is none, or if there are no samples.
+
+    Each sample's process writes the state of the set itself, and this one writes only for a sample that failed. One
+    sample runs at a time, so that no two write.
+    """
     if not 0 <= held_out < 1:
         raise UsageError(f"held_out={held_out!r}: a share from 0 to 1")
     samples = sorted(samples_in([source]))
@@ -132,12 +149,16 @@ def write_set(
     named_keys = {os.fspath(sample.absolute()): key for sample, key in keys.items()}
     sent_options = {"out": os.fspath(out.absolute()), "keys": named_keys, "how": how}
     answers = run_apart(
-        "backprint.tools.tasks.sets:add_in_own_process", remaining, sent_options, (TIMEOUT, None), lambda place: None
+        "backprint.tools.tasks.sets:add_in_own_process",
+        remaining,
+        sent_options,
+        limits_of_each=(TIMEOUT, None),  # seconds, and no limit of memory
+        on_sample=lambda place: None,
     )
     with contextlib.closing(answers) as ended:  # type: ignore[type-var]  # a generator, which closes its workers
         for answer in ended:
             state, key = _read_state(out), keys[answer.place]
-            if answer.content is None or "error" in answer.content:
+            if answer.content is None or "error" in answer.content:  # the process ended, or a BackprintError was raised
                 state.skipped[key] = answer.ended or f"{(answer.content or {}).get('said')}"
                 state.done[key] = 0
                 state.write(source, by)
@@ -149,7 +170,8 @@ def write_set(
 
 
 class _SetState:
-    """What is known of a set so far."""
+    """What is known of a set so far: a row of each task by its hash, how many parts each sample had that is done, and
+    the parts that became no task, with the reason."""
 
     def __init__(
         self, out: Path, rows: dict[str, dict[str, Any]], done: dict[str, int], skipped: dict[str, str]
@@ -159,25 +181,30 @@ class _SetState:
     def add_sample(
         self, key: str, sample: Path, by: str, held_out: float, most: int | None, least: int, allow: tuple[str, ...]
     ) -> None:
-        """Add the parts of a sample."""
+        """Add the parts of a sample, whose path in the corpus is `key`. What becomes no task is in `skipped`, with the
+        reason: the sample, if it cannot be read, or a part."""
         try:
             parts = list(parts_of(read_capture(sample, allow=allow), by))
         except BackprintError as error:
             self.skipped[key] = f"{error}"
             parts = []
-        for label, part, why, count in parts:
-            name = f"{key} {label}".strip()
-            if why:
-                self.skipped[name] = why
+        for part in parts:
+            name = f"{key} {part.label}".strip()
+            if part.fault:
+                self.skipped[name] = part.fault
                 continue
             try:
-                self.add_part(name, part, count, held_out, most, least)
+                self.add_part(name, part.capture, part.equal_parts, held_out, most, least)
             except BackprintError as error:
                 self.skipped[name] = f"{error}"
         self.done[key] = len(parts)
 
     def add_part(self, name: str, part: Capture, count: int, held_out: float, most: int | None, least: int) -> None:
-        """Add one part: a new task, or one more place where a known one occurs."""
+        """Add one part, which stands for `count` equal ones: a new task, or more places where a known one occurs.
+
+        One with fewer than `least` operators is skipped, and a new task beyond `most` is left out. `held_out` is the
+        share of tasks that are.
+        """
         if part.pairs and len(part.pairs[0].forward.steps) < least:
             self.skipped[name] = f"fewer than {least} operators"
             return
@@ -200,7 +227,7 @@ class _SetState:
             "name": task.name,
             "hash": key,
             "occurs": count,
-            # The first eight hex digits of the hash are a number that is even over 0 to 1.
+            # The first eight hex digits of the hash, over 16**8, are a number from 0 to 1, as if drawn evenly.
             "split": "held out" if int(key[:8], 16) / 16**8 < held_out else "open",
             "steps": len(program.forward.steps) + len(program.backward.steps),
             "places": [name],
@@ -220,30 +247,41 @@ def _read_state(out: Path) -> _SetState:
     if not (out / SET).exists():
         if any(out.iterdir()):
             raise UsageError(f"{out} exists and is not a set of tasks: choose another path")
-        return _SetState(out, {}, {}, {})
+        return _SetState(out, rows={}, done={}, skipped={})
     content, done = read_json(out / SET), read_json(out / DONE)
     return _SetState(out, {row["hash"]: row for row in content["tasks"]}, done, content["skipped"])
 
 
-def parts_of(capture: Capture, by: str) -> Iterator[tuple[str, Capture, str, int]]:
-    """Yield the parts of a Capture: label, Capture, why it is none, and how many equal parts it stands for. A Capture
-    that cannot be cut so is one part."""
+class PartOfSample(NamedTuple):
+    """A part of a sample: its label ('' of the whole), its Capture, why it can be no task ('' if it may), and how many
+    equal parts it stands for."""
+
+    label: str
+    capture: Capture
+    fault: str = ""
+    equal_parts: int = 1
+
+
+def parts_of(capture: Capture, by: str) -> Iterator[PartOfSample]:
+    """Yield the parts of a Capture, cut as `bp.split` cuts it, or with `whole` not at all. A Capture that cannot be cut
+    so is one part. Parts that are not proven have a fault."""
     if by == "whole":
-        yield "", capture, "", 1
+        yield PartOfSample("", capture)
         return
     try:
         whole = split(capture, by)
     except UsageError:
-        yield "", capture, "", 1
+        yield PartOfSample("", capture)
         return
     for part in whole.parts:
-        if part.wanted:
-            why = "" if part.verdict.good else f"{part.verdict.verdict}: {part.verdict.detail}"
-            yield f"{part.label} {part.index}", part.capture, why, part.count
+        if part.wanted:  # not what lies between those that `by` names
+            fault = "" if part.verdict.good else f"{part.verdict.verdict}: {part.verdict.detail}"
+            yield PartOfSample(f"{part.label} {part.index}", part.capture, fault, part.count)
 
 
 def card_lines(source: str, by: str, rows: list[dict[str, Any]], skipped: Mapping[str, str]) -> Iterator[str]:
-    """Yield the card of a set."""
+    """Yield the lines of the card of a set, its `README.md`. `source` is the name of the corpus, `by` how its samples
+    were cut, and `rows` are those of `set.json`, of which the most frequent are listed."""
     occurrences = sum(row["occurs"] for row in rows)
     held = [row for row in rows if row["split"] == "held out"]
     yield f"# Tasks of {source}"
@@ -268,3 +306,4 @@ def card_lines(source: str, by: str, rows: list[dict[str, Any]], skipped: Mappin
 
 
 MOST_ROWS = 50
+"""The most tasks that the card lists."""

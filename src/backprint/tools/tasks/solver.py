@@ -3,6 +3,10 @@
 It is forked before the judge draws any input, and has no results of the reference. What a solution may do to this
 process cannot make a wrong result right: inputs come from the judge, results go to it, and it alone compares and holds
 the clock. Nothing that this process says of itself is believed without that.
+
+Tensors go to and fro in two shared memories. A header is what a request or an answer has of one: its dtype, shape,
+strides and place there. `wanted` are the places, among a call's inputs, of those whose gradients are asked for. Results
+are held under a key, to be looked at again later; the judge, on its side, holds their digests (`solving.Remote`).
 """
 
 from __future__ import annotations
@@ -40,14 +44,20 @@ MOST_CALLS = 8
 
 @dataclass(slots=True)
 class _SolvedCall:
-    """A forward that was called: its inputs and results."""
+    """A forward that was called: its inputs, of which some may require grad, and its results, with autograd's graph."""
 
     inputs: list[Tensor]
     results: list[Any]
 
 
 class _Solver(Answering):
-    """A solution at work."""
+    """A solution at work. Each `do_…` answers one kind of request, with a dict of plain values.
+
+    `load` returns what to call, `function`. `calls` has the forwards that wait for their backward, by number. `held`
+    has the results that are held, by key, and `budget` counts their bytes. `places` has the inputs of the last call, by
+    their dtypes and shapes. `own` are our functions, before the solution was loaded. `called_before` has the directions
+    (`forward`, `backward`) that were called.
+    """
 
     told = TOLD
 
@@ -67,7 +77,7 @@ class _Solver(Answering):
         """The states of torch's random numbers after calls that drew, each with the state before."""
 
     def answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Answer, unless this is a process that the solution has forked."""
+        """Return the answer to a request, unless this is a process that the solution has forked, which ends here."""
         answer = super().answer(request)
         self.end_copies()
         return answer
@@ -79,9 +89,9 @@ class _Solver(Answering):
 
     def do_load(self, draws: bool = False) -> Mapping[str, Any]:
         """Load the solution's file; it may draw random numbers if its task's program `draws`. Raise CheatFound if the
-        file changes settings of the process, or replaces functions."""
+        file changes settings of the process, or replaces functions, and CompilerFailed for an error that it raises."""
         self.draws = draws
-        self.own = own_functions()
+        self.own = own_functions()  # before the file can replace any
         before = process_state()
         with compiler_errors():
             self.function = self.load()
@@ -94,9 +104,12 @@ class _Solver(Answering):
     def do_forward(
         self, call: int, inputs: Sequence[Any], wanted: Sequence[int], again: bool, fill: bool, hold: str, mode: str
     ) -> Mapping[str, Any]:
-        """Call the solution in one of `GRAD_MODES`; with `again`, in the memory of the call before, with `fill`, where
-        new memory has NaN. The results are held under the key `hold`. Answer with them, with the inputs as they are
-        now, and with who shares memory."""
+        """Call the solution in one of `GRAD_MODES`, as the call of number `call`.
+
+        With `again`, the inputs are put in the memory of the call before; with `fill`, new memory has NaN. The results
+        are held under the key `hold`, unless that is ''. The answer has the results, whether each requires grad
+        (`graded`), the inputs as they are now, and which tensors share memory (`shared_memory`).
+        """
         values = self.read(inputs, again)
         with filling_new_memory(fill):
             results = self.call_solution(values, wanted, mode=mode)
@@ -114,15 +127,19 @@ class _Solver(Answering):
     def do_backward(
         self, call: int, tangents: Sequence[Any], wanted: Sequence[int], fill: bool, spoil: bool, hold: str
     ) -> Mapping[str, Any]:
-        """Differentiate the forward of number `call`; the header of a tangent is None where there is none. With
-        `spoil`, its results are zeroed before. `spoiled` answers whether the backward changed what was saved without
-        autograd's notice: another content, the same version."""
+        """Differentiate the forward of number `call`; `tangents` has a header for each result, or None. New memory has
+        NaN with `fill`, and the gradients are held under the key `hold`.
+
+        With `spoil`, the forward's results are written to before. The answer has the gradients, and the tangents and
+        inputs as they are now. `spoiled` in it says whether the backward changed what was saved without autograd's
+        notice: another content, and the same version.
+        """
         solved = self.calls[call]
         sent = iter(read_inputs(self.inputs_memory, [header for header in tangents if header is not None]))
         values = [None if header is None else next(sent) for header in tangents]
         if spoil:
             for result in solved.results:
-                result.detach().zero_()
+                result.detach().zero_()  # autograd sees this by the version, which `detach` shares
         with compiler_errors():  # autograd refuses to say what is behind a view that was written to
             saved = _saved_by(solved.results)
         before = [value.detach().clone() for value in saved]
@@ -143,8 +160,9 @@ class _Solver(Answering):
         return {"results": headers, "tangents": tangents_now, "inputs": inputs_now, "spoiled": spoiled}
 
     def do_calls(self, sets: Sequence[Any], count: int, wanted: Sequence[int], step: bool) -> Mapping[str, Any]:
-        """Call the solution with several sets of inputs, the first `count` of each, and the tangents behind them: a
-        batch that is timed (`tasks/timing`), so nothing is held or looked at in between."""
+        """Call the solution with several sets of tensors: the first `count` of each are inputs, and those behind them
+        tangents, which are used if `step`. It is a batch that is timed (`tasks/timing`), so nothing is held or looked
+        at in between. The answer has the results of all calls, and then gradients, one call after the other."""
         answers: list[Any] = []
         for headers in sets:
             values = read_inputs(self.inputs_memory, headers)
@@ -159,7 +177,8 @@ class _Solver(Answering):
         return {"results": headers}
 
     def do_held(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        """Return results of earlier calls once more, as they are now."""
+        """Answer with the results that are held under these keys, as they are now. CheatFound if one of our own
+        functions was replaced since the solution was loaded."""
         check_own(self.own)
         headers, _ = put_results(self.results_memory, [value for key in keys for value in self.held[key]])
         return {"results": headers}
@@ -169,8 +188,11 @@ class _Solver(Answering):
     def call_solution(
         self, values: Sequence[Tensor], wanted: Sequence[int], graded: bool = False, mode: str = "enable_grad"
     ) -> list[Any]:
-        """Call the solution, and return its results, one or several of them, as a list. With `graded`, the caller has
-        set which inputs require grad, and the process is not looked at before and after."""
+        """Call the solution in one of `GRAD_MODES`, and return its results, one or several of them, as a list.
+
+        With `graded`, the call is timed: the caller has set which inputs require grad, and the process is not looked at
+        before and after. An error of the solution is raised as CompilerFailed.
+        """
         assert self.function is not None
         for place in () if graded else wanted:
             values[place].requires_grad_()
@@ -181,20 +203,22 @@ class _Solver(Answering):
         return list(results) if isinstance(results, (tuple, list)) else [results]
 
     def differentiate(self, solved: _SolvedCall, tangents: Sequence[Any], wanted: Sequence[int]) -> list[Any]:
-        """Return the gradients of the wanted inputs; None for each if no result with a tangent requires grad."""
-        ends = [
+        """Return the gradients of the wanted inputs, None for one on which no result depends; None for each if no
+        result with a tangent requires grad. An error of the solution is raised as CompilerFailed."""
+        # Not strict: a timed call has tangents of the differentiable results alone.
+        roots = [
             (result, tangent)
             for result, tangent in zip(solved.results, tangents, strict=False)
             if tangent is not None and isinstance(result, Tensor) and result.requires_grad
         ]
-        if not ends:
+        if not roots:
             return [None] * len(wanted)
         with compiler_errors():
             gradients = torch.autograd.grad(
-                [result for result, _ in ends],
+                [result for result, _ in roots],
                 [solved.inputs[place] for place in wanted],
-                [tangent for _, tangent in ends],
-                retain_graph=True,
+                [tangent for _, tangent in roots],
+                retain_graph=True,  # the judge may ask for another backward of the same call
                 allow_unused=True,
             )
         self.end_copies()
@@ -203,15 +227,16 @@ class _Solver(Answering):
     # ---- Tensors
 
     def read(self, headers: Sequence[Any], again: bool) -> list[Tensor]:
-        """Return inputs in new memory, or, with `again`, in that of the last call with such inputs: what a solution
-        remembers by address is then wrong."""
+        """Return inputs in new memory, or, with `again`, in that of the call before, if it had inputs of the same
+        dtypes and shapes: what a solution remembers by address is then wrong."""
         values = read_inputs(self.inputs_memory, headers)
-        # Dtypes and shapes; a header's place is shape, strides and start. Into expanded memory nothing can be copied.
+        # The dtype and the shape of each: a header's `place` is shape, strides and start.
         key = repr([[header["dtype"], header["place"][0]] for header in headers])
         last_inputs = self.places.get(key)
+        # Nothing can be copied into expanded memory, in which several elements are one.
         if again and last_inputs is not None and not any(0 in value.stride() for value in values):
             for old, new in zip(last_inputs, values, strict=True):
-                old.data.copy_(new)
+                old.data.copy_(new)  # `.data`: without a new version of what an earlier call may have saved
             return [old.detach() for old in last_inputs]
         self.places = {key: values}
         return list(values)
@@ -224,19 +249,21 @@ class _Solver(Answering):
 
     @contextlib.contextmanager
     def unchanged_process(self, direction: str) -> Iterator[None]:
-        """Raise CheatFound if the block leaves settings, modes or random states of the process changed.
+        """Open a block that calls the solution in a `direction`, `forward` or `backward`; raise CheatFound if it leaves
+        settings, modes or random states of the process changed.
 
-        Compilers draw random numbers as they try kernels, so the states count from the second call on.
+        Compilers draw random numbers as they try kernels, so random states count from the second call on; and only if
+        the task's program draws none. If it does, a solution may draw, but not seed: a call that seeds leaves the same
+        state after different ones.
         """
         draw_from_each()  # else a state that every call seeds would be as it was before
         before = process_state()
         yield
-        states = direction in self.called_before and not self.draws
+        states_count = direction in self.called_before and not self.draws
         self.called_before.add(direction)
-        if changes := changed_state(before, states):
+        if changes := changed_state(before, states_count):
             raise CheatFound(f"its {direction} changes the process that calls it: {changes}")
         earlier, now = (state[TORCH_RANDOM] for state in (before, process_state()))
-        # Where the program draws: a call that seeds leaves one state after several.
         if earlier != now and self.moved.setdefault(now, earlier) != earlier:
             raise CheatFound(f"its {direction} seeds {TORCH_RANDOM}: from different states it leaves the same")
 
@@ -255,8 +282,8 @@ GRAD_MODES: Mapping[str, Callable[[], contextlib.AbstractContextManager[object]]
 
 @contextlib.contextmanager
 def filling_new_memory(fill: bool) -> Iterator[None]:
-    """Have torch fill memory that it allocates with NaN, and integers with their largest value, if `fill`: what its
-    deterministic mode does. `usage.filled` asks for it from the judge's side."""
+    """Open a block in which torch fills memory that it allocates with NaN, and integers with their largest value, if
+    `fill`: what its deterministic mode does. `usage.filling_new_memory` asks for it from the judge's side."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     if fill:
         torch.use_deterministic_algorithms(True, warn_only=True)
@@ -268,10 +295,11 @@ def filling_new_memory(fill: bool) -> Iterator[None]:
 
 
 def _saved_by(results: Sequence[Any]) -> list[Tensor]:
-    """Return what the autograd Functions behind results saved; nothing of one that autograd finds written to."""
+    """Return the tensors that the custom autograd.Functions behind results saved. Of one whose saved tensors were
+    written to, autograd raises RuntimeError, and nothing is returned."""
     nodes = [value.grad_fn for value in results if isinstance(value, Tensor) and value.grad_fn is not None]
     saved: list[Tensor] = []
-    for node in nodes:  # grows
+    for node in nodes:  # the loop goes on to the nodes that it appends
         nodes += [before for before, _ in node.next_functions if before is not None and before not in nodes]
         with contextlib.suppress(RuntimeError):
             saved += [value for value in getattr(node, "saved_tensors", ()) if isinstance(value, Tensor)]
@@ -285,8 +313,9 @@ def detached(value: Any) -> Any:
 
 
 def shared_memory(inputs: Sequence[Tensor], results: Sequence[Any]) -> list[list[int]]:
-    """Return pairs of places that use one memory: of a result and an input, or of a result and -1 - the place of an
-    earlier result, or of itself if its elements share memory. `Remote.note_shared` puts them into words."""
+    """Return pairs of tensors that use one memory, by their places: `[result, input]`, or `[result, -1 - other]` for an
+    earlier result, and for the same one if its elements share memory. The second is negative for a result, so that a
+    pair is two numbers. `Remote.note_shared` puts them into words."""
     memory_of_inputs = [memory_of(value) for value in inputs]
     earlier_memory: list[set[int]] = []
     pairs = []
@@ -294,6 +323,7 @@ def shared_memory(inputs: Sequence[Tensor], results: Sequence[Any]) -> list[list
         memory_of_result = memory_of(value)
         if overlaps_itself(value):
             pairs.append([place, -1 - place])
+        # Two sets of addresses that have one in common.
         pairs += [[place, other] for other, used in enumerate(memory_of_inputs) if used & memory_of_result]
         pairs += [[place, -1 - other] for other, used in enumerate(earlier_memory) if used & memory_of_result]
         earlier_memory.append(memory_of_result)
@@ -308,7 +338,8 @@ def overlaps_itself(value: Any) -> bool:
 
 
 def memory_of(value: Any) -> set[int]:
-    """Return where the storages of a tensor begin; those without elements have no memory."""
+    """Return the addresses of the storages of a tensor: of a sparse one, those of its parts. One without elements, and
+    what is no tensor, have none."""
     if not isinstance(value, Tensor) or value.is_meta or not value.numel():
         return set()
     return {part.untyped_storage().data_ptr() for part in strided_parts(value) if part.numel()}
@@ -332,8 +363,8 @@ def solution_of_file(path: Path) -> Callable[[], Callable[..., Any]]:
     """Return a function that runs a solution's file and returns what to call."""
 
     def load() -> Callable[..., Any]:
-        sys.path.insert(0, str(path.parent))
-        sys.argv = [str(path)]
+        sys.path.insert(0, str(path.parent))  # as for a script: files beside it can be imported
+        sys.argv = [str(path)]  # and not the judge's arguments
         spec = importlib.util.spec_from_file_location("solution", path)
         assert spec is not None
         assert spec.loader is not None
@@ -360,6 +391,8 @@ def function_of(solution: Any) -> Callable[..., Any]:
 # ---- The process
 
 PR_SET_DUMPABLE = 4
+"""The attribute of a Linux process that says whether others of the same user may read its memory."""
+
 CAPABILITIES = 0x20080522
 """Version 3 of Linux's capabilities."""
 
@@ -369,7 +402,8 @@ def begin(
 ) -> None:
     """Serve in this process, which was forked from the judging one and isolated, until its line is closed.
 
-    No other process may read the memory of a `hidden` one.
+    `load` returns what to call, and `inputs` and `results` are the shared memories. No other process may read the
+    memory of a `hidden` one.
     """
     adopt_orphans()  # so that what it starts stays below it
     prctl(PR_SET_DUMPABLE, int(not hidden))

@@ -2,6 +2,10 @@
 
 `Remote` is called as the solution would be, and autograd differentiates it: its forward and its backward are requests.
 So the judge's comparisons are those of `bp.check`, which knows nothing of processes.
+
+Tensors go to and fro in two shared memories of the process. A header is what a request or an answer has of one: its
+dtype, shape, strides, device and place there. `wanted` are the places, among a call's inputs, of those whose gradients
+are asked for. Results are held in the process under a key; here, their digests are held under the same key.
 """
 
 from __future__ import annotations
@@ -50,7 +54,8 @@ class SolutionRaised(SolutionFailed):
 
 
 class SolutionProcess(TensorChild):
-    """A solution's own process, with a limit of seconds for each answer and of bytes of memory (0: none)."""
+    """A solution's own process, with a limit of seconds for each answer and of bytes of memory (0: none). `load`
+    returns the solution there. A `hidden` process is one that no other may read."""
 
     told = TOLD
 
@@ -89,7 +94,8 @@ class SolutionProcess(TensorChild):
 
 @dataclass(slots=True)
 class _Heard:
-    """What a solution returned for some inputs when it was called first, and how far later calls were from it."""
+    """What a solution returned for some inputs when it was called first, how often it was called on these, and how far
+    later results were from the first at most, in roundings (`relative`)."""
 
     results: list[Tensor | None]
     calls: int = 1
@@ -98,7 +104,12 @@ class _Heard:
 
 @dataclass(slots=True)
 class Remote:
-    """A solution in its own process as a function of tensors that returns its results by name."""
+    """A solution in its own process as a function of tensors that returns its results by name.
+
+    `program` is that of the task, whose inputs and results it has. `calls` and `backwards` count. `ended` says why the
+    process gives no more answers, or ''; `cheats` says how it was found to cheat. `heard` has the first results for
+    equal inputs, by the digest of the inputs, and `budget` counts the bytes of held results as the process does.
+    """
 
     program: TaskProgram
     process: SolutionProcess
@@ -130,7 +141,9 @@ class Remote:
         return {name: value for (name, _), value in zip(self.program.outputs, results, strict=True)}
 
     def ask(self, do: str, **values: Any) -> dict[str, Any]:
-        """Send a request; SolutionFailed has the reason for which there is no answer."""
+        """Send a request of a kind (`do`) with its values, and return the answer. SolutionFailed has the reason for
+        which there is none: SolutionRaised if the solution raised; otherwise there will be no more answers (`ended`),
+        because it cheats, its process ended, or what it answers cannot be read."""
         if self.ended:
             raise SolutionFailed(self.ended)
         try:
@@ -147,7 +160,7 @@ class Remote:
         raise SolutionFailed(self.ended)
 
     def forward(self, inputs: Sequence[Tensor], wanted: Sequence[int]) -> tuple[int, list[Tensor], list[bool]]:
-        """Call the solution; return the number of the call, its results, and which of them require grad. SolutionFailed
+        """Call the solution; return the number of the call, its results, and whether each requires grad. SolutionFailed
         if these are not the task's results. Note what it wrote into and shares, and compare with an equal call."""
         self.calls += 1
         values = [value.detach() for value in inputs]
@@ -181,8 +194,10 @@ class Remote:
     def backward(
         self, call: int, tangents: Sequence[Tensor | None], wanted: Sequence[int], inputs: Sequence[Tensor]
     ) -> list[Tensor | None]:
-        """Ask for the gradients of the wanted inputs of a call; SolutionFailed if they are no gradients of them. Note
-        whether it wrote into tangents, inputs or what it saved, and compare with an earlier equal call."""
+        """Ask for the gradients of the wanted inputs of the call of this number, and return them; SolutionFailed if
+        they are no gradients of these. `tangents` are of the results, None where there is none, and `inputs` are those
+        of the call, as they were. Note whether the solution wrote into tangents, inputs or what it saved, and compare
+        with an earlier equal call."""
         passed = [tangent for tangent in tangents if tangent is not None]
         self.backwards += 1
         key = f"{self.backwards} backward"
@@ -223,17 +238,23 @@ class Remote:
     # ---- Results
 
     def read(self, headers: Sequence[Any], like: Sequence[Tensor], names: Sequence[str] | None) -> list[Tensor | None]:
-        """Return tensors that the solution's process sent; SolutionFailed if they are none, or elsewhere."""
+        """Return the tensors that the solution's process sent, or None for what is None there. SolutionFailed if one is
+        no dense tensor or on another device than those in `like`, or if they are too large beside these, or cannot be
+        read. `names` are those of the results, for messages; None says that they are inputs that were sent back."""
         most = SLACK + MOST_TIMES * sum(value.nbytes for value in like)
         devices = {value.device.type for value in like} or {"cpu"}
+
+        def name_of(place: int) -> str:
+            return names[place] if names is not None and place < len(names) else "an input"
+
         try:
             size = 0
             for place, header in enumerate(headers):
-                name = names[place] if names is not None and place < len(names) else "an input"
-                for dtype, shape, _ in header.get("tensor", ()):
+                for dtype, shape, _ in header.get("tensor", ()):  # of a sparse tensor several; the third is its offset
                     size += getattr(torch, dtype).itemsize * torch.Size(shape).numel()
                 if "tensor" in header and torch.device(header["device"]).type not in devices:
-                    raise SolutionFailed(f"{name} is on {header['device']}, and the inputs on {', '.join(devices)}")
+                    on_device = f"{name_of(place)} is on {header['device']}"
+                    raise SolutionFailed(f"{on_device}, and the inputs on {', '.join(devices)}")
             if size > most:
                 raise SolutionFailed(f"its results have {size:,} bytes")
             values = self.process.results_in({"results": list(headers)})
@@ -243,21 +264,22 @@ class Remote:
             raise SolutionFailed(f"what it returns cannot be read: {type(error).__name__}: {error}") from None
         for place, value in enumerate(values):
             if value is not None and not isinstance(value, Tensor):
-                name = names[place] if names is not None and place < len(names) else "an input"
                 kind = value if isinstance(value, UnsentValue) else f"a {type(value).__name__}"
-                raise SolutionFailed(f"{name} is {kind}, and not a tensor")
+                raise SolutionFailed(f"{name_of(place)} is {kind}, and not a tensor")
             if value is not None and value.layout is not torch.strided:  # [6:]: without `torch.`
                 raise SolutionFailed(f"a result is {str(value.layout)[6:]}, and not dense")
         return values
 
     def note_written(self, values: Sequence[Tensor], headers: Sequence[Any]) -> None:
-        """Note into which inputs the solution wrote; `headers` are of the inputs after a call."""
+        """Note into which inputs the solution wrote: `values` are the inputs as they were, and `headers` are of the
+        same ones after a call."""
         for port, before, after in zip(self.program.inputs, values, self.read(headers, values, None), strict=True):
             if after is None or not same_bits(before, after):
                 self.written[port.name] = None
 
     def note_shared(self, pairs: Sequence[Sequence[int]]) -> None:
-        """Note which results use another tensor's memory."""
+        """Note in words which results use another tensor's memory. A pair is the place of a result, and that of an
+        input, or -1 - the place of another result (`solver.shared_memory`)."""
         for result, other in pairs:
             name = self.program.outputs[int(result)][0]
             if int(other) >= 0:
@@ -270,29 +292,32 @@ class Remote:
         self.digests.pop(f"{call}", None)
 
     def keep(self, results: Sequence[Tensor | None], key: str) -> None:
-        """Keep the digests of results that the process holds under a key: its budget is the same (`_Solver.hold`)."""
+        """Keep the digests of results that the process holds under a key: its budget is the same (`_Solver.hold`). With
+        the key '', and where there is no room, it holds none."""
         size = sum(value.nbytes for value in results if value is not None)
         if key and self.budget.hold_if_room(size):
             self.digests[key] = [_digest_of_result(value) for value in results]
 
     def changed_later(self) -> str:
-        """Ask for the held results once more; return a text if one is not what it was."""
+        """Ask for the held results once more; return a text if one is not what it was, else ''."""
         keys = list(self.digests)
         for first in range(0, len(keys), PIECE):
-            wanted = [(key, text) for key in keys[first : first + PIECE] for text in self.digests[key]]
-            answer = self.ask("held", keys=keys[first : first + PIECE])
-            for (key, text), value in zip(wanted, self.process.results_in(answer), strict=True):
-                if _digest_of_result(value) != text:
+            keys_of_piece = keys[first : first + PIECE]
+            expected = [(key, digest_then) for key in keys_of_piece for digest_then in self.digests[key]]
+            answer = self.ask("held", keys=keys_of_piece)
+            for (key, digest_then), value in zip(expected, self.process.results_in(answer), strict=True):
+                if _digest_of_result(value) != digest_then:
                     return f"a result of call {key} of {self.calls} is another now"
         return ""
 
     def compare_with_earlier(self, key: str, results: Sequence[Tensor | None]) -> None:
-        """Compare results with those of the first call on equal inputs."""
-        earlier = self.heard.setdefault(key, _Heard(list(results), 0))
-        earlier.calls += 1
+        """Compare results with those of the first call on equal inputs, whose digest is `key`, and note how far they
+        are apart. The results of a first call are kept, and compared with themselves."""
+        first = self.heard.setdefault(key, _Heard(list(results), calls=0))
+        first.calls += 1
         largest = max((size_of(value) for value in results if value is not None), default=0.0)
-        for before, now in zip(earlier.results, results, strict=False):
-            earlier.apart = max(earlier.apart, relative(before, now, SMALL * largest))
+        for before, now in zip(first.results, results, strict=True):
+            first.apart = max(first.apart, relative(before, now, SMALL * largest))
 
 
 SMALL = 1e-3
@@ -303,23 +328,25 @@ PIECE = 16
 
 
 class _RemoteFunction(torch.autograd.Function):
-    """The solution's forward and backward, as requests."""
+    """The solution's forward and backward, as requests. Undefined tangents stay None, so that the solution's backward
+    gets none for them either."""
 
     @staticmethod
     def forward(ctx: Any, remote: Remote, *inputs: Tensor) -> Any:
-        """Send the inputs, return the results."""
+        """Send the inputs, return the results. Those that do not require grad in the process do not here."""
         ctx.set_materialize_grads(False)
         wanted = [place for place, needs in enumerate(ctx.needs_input_grad[1:]) if needs]  # the first is `remote`
         ctx.call, results, graded = remote.forward(inputs, wanted)
+        # Copies of what was sent: `Remote.backward` compares the inputs in the process with them.
         ctx.remote, ctx.wanted, ctx.inputs = remote, wanted, [value.detach().clone() for value in inputs]
         ctx.mark_non_differentiable(
-            *(result for result, has in zip(results, graded, strict=True) if not (has and is_inexact(result)))
+            *(result for result, has_grad in zip(results, graded, strict=True) if not (has_grad and is_inexact(result)))
         )
         return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *tangents: Tensor | None) -> Any:
-        """Send the tangents, return the gradients."""
+        """Send the tangents, return a gradient for each input; None for those that are not wanted, and for `remote`."""
         gradients = iter(ctx.remote.backward(ctx.call, tangents, ctx.wanted, ctx.inputs))
         return (None, *(next(gradients) if place in ctx.wanted else None for place in range(len(ctx.inputs))))
 
@@ -343,8 +370,9 @@ def _digest_of_result(value: Any) -> str:
 
 
 def relative(before: Tensor | None, now: Tensor | None, least: float = 0.0) -> float:
-    """Return how far two results are apart, relative to the largest value, which is at least `least`, in units of what
-    rounding of their dtype may make; infinite where only one is there, or their shapes or dtypes differ."""
+    """Return how far two results are apart, relative to the largest value of `before`, which counts as `least` if it is
+    smaller, in units of what rounding of their dtype may make (LEAST). Infinite where only one is there, or their
+    shapes or dtypes differ; 0 if neither is."""
     if before is None or now is None:
         return 0.0 if before is now else math.inf
     if before.shape != now.shape or before.dtype != now.dtype:

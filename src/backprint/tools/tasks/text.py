@@ -1,4 +1,11 @@
-"""The texts of a task's folder: `reference.py`, `inputs.py`, `solution.py` and `README.md`; no torch is needed."""
+"""The texts of a task's folder: `reference.py`, `inputs.py`, `solution.py` and `README.md`; no torch is needed.
+
+A Graph is one direction of a program: steps, each a call of an operator, and ports, its inputs and outputs. A port has
+a name, a role, a spec (dtype, shape, strides), a Python name in the text of the graph (`local`), and a `key` of role
+and name, by which a saved port of the forward is found among the inputs of the backward. `wanted` are the inputs that
+have a gradient. `shown` are the places, among the forward's results, of those that a solution returns: not the saved
+ones.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +27,8 @@ from backprint.tools.tasks.nouns import Task, TaskPort, TaskWork
 
 
 def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence[str]) -> str:
-    """Return `reference.py`. `shown` has the places of the results that `Reference` returns among the forward's."""
+    """Return `reference.py`: the two graphs as classes, and an autograd.Function of both, which gives the backward what
+    it takes, and the gradients to the inputs."""
     shown = [
         index
         for index, port in enumerate(forward.outputs)
@@ -92,7 +100,7 @@ def _at_place(text: str) -> str:
 
 
 def _constants_of(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[int]:
-    """Return the places of the results without a tangent."""
+    """Return the places, among the results that are shown, of those without a tangent."""
     graded = {port.name for port in backward.by_role("tangent")}
     return [
         place
@@ -102,7 +110,8 @@ def _constants_of(forward: Graph, backward: Graph, shown: Sequence[int]) -> list
 
 
 def _strides_of_tangents(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[tuple[int, ...] | None]:
-    """Return the strides that the backward was captured for, of each result's tangent; None for contiguous ones."""
+    """Return, for each result that is shown, the strides of the tangent that the backward was captured for; None for
+    contiguous ones, and for results without a tangent."""
     specs = {port.name: port.spec for port in backward.by_role("tangent")}
     ports = [forward.outputs[index] for index in shown]
     return [_stride_of(specs.get(port.name) if port.role == "output" else None) for port in ports]
@@ -128,8 +137,9 @@ def _stride_of(spec: object) -> tuple[int, ...] | None:
 
 
 def _source_of_backward(port: Port, forward: Graph) -> tuple[str, int]:
-    """Return where an input of the backward comes from: tangents, results or inputs of the forward, and the place. That
-    of a tangent is its result's among all of the forward's; `source_text` finds it among those that are shown."""
+    """Return where an input of the backward comes from: `tangents`, or `results` or `inputs` of the forward, and the
+    place there. The place of a tangent is that of its result among all results of the forward; `source_text` finds it
+    among those that are shown."""
     if port.role == "tangent":
         names = [other.name if other.role == "output" else "" for other in forward.outputs]
         return "tangents", names.index(port.name)
@@ -140,7 +150,8 @@ def _source_of_backward(port: Port, forward: Graph) -> tuple[str, int]:
 
 
 def source_text(source: tuple[str, int], forward: Graph, shown: Sequence[int]) -> str:
-    """Return the expression of an input of the backward."""
+    """Return the expression of an input of the backward in `reference.py`, such as `results[3]`, from its source
+    (`_source_of_backward`)."""
     kind, place = source
     return f"{kind}[{shown.index(place) if kind == 'tangents' else place}]"
 
@@ -207,7 +218,8 @@ VARIANTS = (
 
 
 def inputs_text(task: Task, recipes: Mapping[str, Recipe], rules: Sequence[tuple[str, Port]]) -> str:
-    """Return `inputs.py`; `rules` are (role, port) of the inputs in order, at the captured sizes."""
+    """Return `inputs.py`, which draws the inputs as their recipes do. `rules` are (role, port) of the inputs in order,
+    at the captured sizes. It has only those functions of DRAWS that some input calls."""
     rows = [_input_row(port, recipes.get(port.name)) for _, port in rules]
     kinds = [kind for kind in DRAWS if any(row.startswith(f"{kind}(") for row in rows)]
     lines = [
@@ -259,6 +271,7 @@ def _input_row(port: Port, recipe: Recipe | None) -> str:
 
 
 MOST_VALUES = 64
+"""The most elements whose values are written into `inputs.py`."""
 
 
 def number(value: object) -> str:
@@ -292,7 +305,7 @@ def _identifiers(ports: Sequence[TaskPort]) -> list[str]:
 
 
 def solution_text(task: Task) -> str:
-    """Return `solution.py`."""
+    """Return `solution.py`, a stub: an autograd.Function with the names of the task's ports, which raises."""
     inputs, outputs = _identifiers(task.inputs), _identifiers(task.outputs)
     tangents = [
         f"tangent_{name}" if port.differentiable else f"_{name}"
@@ -386,8 +399,8 @@ def _readme_lines(task: Task, forward: Graph) -> Iterator[str]:
 
 
 def _what_it_computes(calls: Sequence[Step], forward: Graph) -> str:
-    """Return the different operators in a line, `**What it computes**: mm, add, tanh.`; views count only if there is
-    nothing else."""
+    """Return the different operators of these steps in a line, `**What it computes**: mm, add, tanh.`; views count only
+    if there is nothing else. Beyond MOST_NAMED they are left out."""
     specs = specs_of(forward)
     computing = [step for step in calls if not is_view(step, specs)]
     operators = list(dict.fromkeys(_short_operator(step.target) for step in computing or calls))
@@ -396,7 +409,8 @@ def _what_it_computes(calls: Sequence[Step], forward: Graph) -> str:
 
 
 def _where_in_model(forward: Graph) -> Iterator[str]:
-    """Yield the lines of the model that the steps come from, as a block of code; nothing if none is known."""
+    """Yield the lines of the model that the steps come from, as a block of code of at most MOST_LINES; nothing if none
+    is known."""
     lines = list(dict.fromkeys(line_of(step.source) for step in forward.steps if step.source is not None))
     if not lines:
         return
@@ -448,7 +462,10 @@ def rules(task: Task) -> Iterator[str]:
 
 
 MOST_NAMED = 12
+"""The most operators that `README.md` names."""
+
 MOST_LINES = 12
+"""The most lines of the model that `README.md` shows."""
 
 
 def count(number: int, noun: str) -> str:

@@ -5,6 +5,10 @@ with a batch of calls in between; inputs are written into shared memory after th
 to a process that runs the reference, and to one that returns results without computing them, whose time is subtracted
 from both. The three take turns. Contents are drawn anew for each batch, and the results of every timed call are
 compared with the reference's.
+
+Words of this file: eager is the reference, as fx runs its graphs. Carrying is what it takes to send tensors to a
+process and back. A step is a forward and its backward. A SolutionProcess is a process that loads a solution and answers
+requests, and a Remote is a solution as a function of tensors.
 """
 
 from __future__ import annotations
@@ -22,7 +26,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from backprint.child.ends import ChildDied
 from backprint.child.processes import processor_seconds
 from backprint.child.strangers import CompilerFailed
 from backprint.child.tensors import put_inputs
@@ -65,11 +68,18 @@ TIMED = "timed call"
 """The check of a timed call whose results are further from eager's."""
 
 
-def time_against_eager(
-    task: Task, remote: Remote, seed: int, limit: float, allowed: Mapping[str, float]
-) -> tuple[tuple[SolutionTime, ...], str, str]:
-    """Time the forward and the step of a right solution; return the times, why there are none, and what was wrong with
-    a timed call. `allowed` is how far each result was allowed to be off when it was judged."""
+class Timing(NamedTuple):
+    """The times of a solution; why one was not measured, or ''; and what was wrong with a timed call, or ''."""
+
+    times: tuple[SolutionTime, ...] = ()
+    untimed: str = ""
+    wrong: str = ""
+
+
+def time_against_eager(task: Task, remote: Remote, seed: int, limit: float, allowed: Mapping[str, float]) -> Timing:
+    """Time the forward and the step of a right solution, against eager. Contents are drawn from the `seed`, and `limit`
+    is the seconds that a process has for an answer. `allowed` is how far each result was allowed to be off when it was
+    judged, by its name."""
     program = remote.program
     with Beside(program, limit) as beside:
         times: list[SolutionTime] = []
@@ -83,36 +93,42 @@ def time_against_eager(
                     rounds = Rounds(program, processes, seed + len(measured), step, allowed)
                     wrong = rounds.run()
                     if wrong:
-                        return (), "", wrong
+                        return Timing(wrong=wrong)
                     time_ = _time_of(what, rounds)
                     if time_ is None:
-                        return tuple(times), f"{what}: too short beside carrying its tensors to and fro", ""
+                        untimed = f"{what}: too short beside carrying its tensors to and fro"
+                        return Timing(tuple(times), untimed)
                     measured.append(time_)
                 times.append(min(measured, key=lambda time_: time_.low))
         except _EagerFailed as error:
-            return (), f"{error}", ""
+            return Timing(untimed=f"{error}")
         except (SolutionFailed, CompilerFailed) as error:
-            return (), "", f"a timed call raised {error}"
-        except (ChildDied, CheatFound) as error:
-            return (), "", f"{error}"
-        except BackprintError as error:
-            return (), "", f"{error}"
-    return tuple(times), "", ""
+            return Timing(wrong=f"a timed call raised {error}")
+        except BackprintError as error:  # its process ended, it cheats, or it has several threads
+            return Timing(wrong=f"{error}")
+    return Timing(tuple(times))
 
 
 def _time_of(what: str, rounds: Rounds) -> SolutionTime | None:
-    """Return the times of one kind of call; None if carrying tensors hides them."""
-    # Eager's own seconds less those without carrying are what carrying takes.
-    ours, eager = rounds.without_carrying(0), rounds.without_carrying(1)
-    shortest = RESOLVED * (lower_decile(rounds.seconds[1]) - lower_decile(eager))
+    """Return the times of one kind of call (`what` is `forward` or `step`); None if carrying tensors hides them."""
+    ours, eager = rounds.without_carrying(SOLUTION), rounds.without_carrying(EAGER)
+    # Eager's whole seconds less those without carrying are what carrying takes.
+    shortest = RESOLVED * (lower_decile(rounds.seconds[EAGER]) - lower_decile(eager))
     if min(lower_decile(ours), lower_decile(eager)) <= shortest:
         return None
     # No less than `shortest`, because a round without carrying may be below 0, which has no ratio.
     change = compare_timings([max(value, shortest) for value in ours], [max(value, shortest) for value in eager])
-    seconds = lower_decile(ours)
-    interval = change.ratio, change.low, change.high
-    means = statistics.fmean(ours), statistics.fmean(eager)
-    return SolutionTime(what, seconds, lower_decile(eager), *interval, *means, len(ours))
+    return SolutionTime(
+        what,
+        seconds=lower_decile(ours),
+        eager=lower_decile(eager),
+        faster=change.ratio,  # of eager over the solution
+        low=change.low,
+        high=change.high,
+        mean=statistics.fmean(ours),
+        mean_of_eager=statistics.fmean(eager),
+        rounds=len(ours),
+    )
 
 
 class _EagerFailed(BackprintError):
@@ -124,12 +140,13 @@ class _SeveralThreads(BackprintError):
 
 
 class Beside:
-    """The processes that are timed beside a solution: the reference, and one that computes nothing."""
+    """The processes that are timed beside a solution, open in its block: the reference, and one that computes nothing.
+    The solution cannot read their memory (`hidden`)."""
 
     def __init__(self, program: TaskProgram, limit: float) -> None:
         self.processes = (
-            SolutionProcess(lambda: _reference_of(program), limit, 0, hidden=True),
-            SolutionProcess(lambda: _without_work(program), limit, 0, hidden=True),
+            SolutionProcess(lambda: _reference_of(program), limit, memory=0, hidden=True),
+            SolutionProcess(lambda: _without_work(program), limit, memory=0, hidden=True),
         )
 
     def __enter__(self) -> Beside:
@@ -143,7 +160,7 @@ class Beside:
 
 
 def _reference_of(program: TaskProgram) -> Callable[..., Any]:
-    """Return the reference as a solution, as fx runs it: eager without this house's checks."""
+    """Return the reference as a solution, as fx runs it: eager, without the checks that `Reference` makes."""
     forward, backward = program.forward.to_fx(), program.backward.to_fx()
     return _EagerGraphs(program, forward.forward, backward.forward)
 
@@ -174,7 +191,8 @@ def _sources_of_backward(program: TaskProgram) -> list[_Source]:
 
 
 class _EagerGraphs:
-    """The two graphs, as functions, as an autograd.Function."""
+    """The two graphs of a program, which are functions here, as one function that autograd differentiates by the
+    second."""
 
     def __init__(self, program: TaskProgram, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
         results = [port.key for port in program.forward.outputs]
@@ -218,13 +236,14 @@ def dense(value: Any) -> Any:
 
 
 def _without_work(program: TaskProgram) -> Callable[..., Any]:
-    """Return a solution that returns tensors of the right shapes and computes nothing."""
+    """Return a solution that returns zeros of the right shapes, and gradients with no values in particular, and
+    computes nothing: what it takes is what carrying takes."""
 
     class Nothing(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Tensor) -> Any:
             ctx.inputs = inputs
-            returned = tuple(zeros[name].clone() for name, _ in program.outputs)
+            returned = tuple(zeros[name].clone() for name, _ in program.outputs)  # autograd marks what is returned
             ctx.mark_non_differentiable(
                 *(value for (name, _), value in zip(program.outputs, returned, strict=True) if name not in graded)
             )
@@ -238,7 +257,7 @@ def _without_work(program: TaskProgram) -> Callable[..., Any]:
             )
 
     graded, wanted = set(program.tangents), set(program.wanted)
-    values = fresh_values(program, 0)
+    values = fresh_values(program, seed=0)  # any will do: only the shapes of the results count
     zeros = {name: torch.zeros_like(value) for name, value in Reference(program)(*values.values()).items()}
 
     def call(*inputs: Tensor) -> Any:
@@ -249,14 +268,28 @@ def _without_work(program: TaskProgram) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Inputs, and tangents behind them, of several calls."""
+    """The tensors of several calls: of each its inputs and, behind them, its tangents."""
 
     sets: list[list[Tensor]]
 
 
+class _TimedAnswer(NamedTuple):
+    """The seconds from the request of a batch to its answer, by the judge's clock, and the results of all its calls."""
+
+    seconds: float
+    results: list[Any]
+
+
+SOLUTION, EAGER, NOTHING = range(3)
+"""The places of the three processes in `Rounds`."""
+
+
 class Rounds:
-    """Batches of calls of several processes, in turns: the solution (0), the reference (1), and one that computes
-    nothing (2). `seconds` has those of a call in each round, by process."""
+    """Batches of calls of three processes, in turns: the solution, the reference, and one that computes nothing.
+
+    With `step`, a call is a forward and its backward, else a forward. `allowed` is how far each result was allowed to
+    be off when the solution was judged, by its name. `seconds` has those of one call in each round, by process.
+    """
 
     def __init__(
         self,
@@ -270,7 +303,9 @@ class Rounds:
         self.allowed = allowed
         self.seconds: list[list[float]] = [[] for _ in processes]
         self.wanted = [place for place, port in enumerate(program.inputs) if port.name in program.wanted]
-        self.base = list(fresh_values(program, seed + 1000).values())  # a draw that no comparison of the judge has
+        # `base` are the inputs from which those of all calls are made, and `results` the reference's for them, of which
+        # shapes and dtypes are used. 1000: a draw that no comparison of the judge has.
+        self.base = list(fresh_values(program, seed + 1000).values())
         results = Reference(program)(*self.base)
         self.results = [results[name] for name, _ in program.outputs]
         self.strides = {
@@ -279,12 +314,12 @@ class Rounds:
             if isinstance(port.spec, TensorSpec) and port.spec.stride is not None and not program.sized
         }
         """Of tangents, the strides for which the backward was captured: they are passed so, as in the model."""
-        self.source = torch.Generator().manual_seed(seed)
-        self.chance = random.Random(seed)
-        self.count = 1
+        self.source = torch.Generator().manual_seed(seed)  # of contents
+        self.chance = random.Random(seed)  # of the order in a round
+        self.count = 1  # the calls of a batch
         self.schedule = processes[-1].schedule  # of the process that computes nothing: all must have the same
         for process in processes:
-            process.stop()
+            process.stop()  # a process runs only while it is timed
 
     def run(self) -> str:
         """Choose the size of a batch by eager's time, and run all rounds; return what was wrong with a call, or ''.
@@ -297,28 +332,36 @@ class Rounds:
 
     def run_rounds(self) -> str:
         """Do what `run` says, and leave all processes stopped."""
-        for process in range(len(self.processes)):
-            self.time_batch(process, self.batch())  # warm
-        eager = min(self.time_batch(1, self.batch())[0] for _ in range(3))
-        size = sum(value.nbytes for value in (*self.base, *self.results)) * (2 if self.step else 1)
-        self.count = max(1, min(MOST_CALLS, int(BATCH_SECONDS / max(eager, 1e-6)), MOST_BYTES // max(size, 1)))
-        before = processor_seconds(self.processes[0].pid)
+        for place in range(len(self.processes)):
+            self.time_batch(place, self.batch())  # not counted: a first call may take longer
+        self.count = self.calls_of_batch()
+        before = processor_seconds(self.processes[SOLUTION].pid)
         for _ in range(ROUNDS):
             batch = self.batch()
             turns = [partial(self.time_batch, place, batch) for place in range(len(self.processes))]
-            round_ = round_in_turns(turns, self.chance)
-            for times, (seconds, _) in zip(self.seconds, round_, strict=True):
-                times.append(seconds / self.count)
-            if wrong := self.fault_of_results(batch, round_[0][1], round_[1][1]):
+            answers = round_in_turns(turns, self.chance)
+            for times, answer in zip(self.seconds, answers, strict=True):
+                times.append(answer.seconds / self.count)
+            if wrong := self.fault_of_results(batch, answers[SOLUTION].results, answers[EAGER].results):
                 return wrong
-        seconds_used = processor_seconds(self.processes[0].pid) - before
-        if seconds_used > SEVERAL * sum(self.seconds[0]) * self.count + TICKS:
+        seconds_used = processor_seconds(self.processes[SOLUTION].pid) - before
+        if seconds_used > SEVERAL * sum(self.seconds[SOLUTION]) * self.count + TICKS:
             raise _SeveralThreads("it computes with several threads, and eager with one")
         return ""
 
+    def calls_of_batch(self) -> int:
+        """Return how many calls a batch has: as many as eager makes in BATCH_SECONDS, if their number and the bytes of
+        their tensors are not too large."""
+        seconds_of_eager = min(self.time_batch(EAGER, self.batch()).seconds for _ in range(3))
+        # A step has tangents and gradients too, about as many bytes again.
+        bytes_of_call = sum(value.nbytes for value in (*self.base, *self.results)) * (2 if self.step else 1)
+        calls_in_time = int(BATCH_SECONDS / max(seconds_of_eager, 1e-6))
+        return max(1, min(MOST_CALLS, calls_in_time, MOST_BYTES // max(bytes_of_call, 1)))
+
     def batch(self) -> Batch:
         """Return inputs of several calls, all drawn anew: floats with a gradient are those of one draw, each moved by a
-        random share of its size, so that operators still take them; tangents are normal numbers."""
+        random share of its size, so that operators still take them; tangents, of a step, are normal numbers in the
+        memory that the backward was captured for."""
         sets = []
         for _ in range(self.count):
             values = [
@@ -335,15 +378,19 @@ class Rounds:
             sets.append([*values, *tangents])
         return Batch(sets)
 
-    def time_batch(self, place: int, batch: Batch) -> tuple[float, list[Any]]:
-        """Send a batch to the process of this place; return the seconds until its answer, by the clock of this process,
-        and its results. A process that changed how processors are shared out is a CheatFound."""
+    def time_batch(self, place: int, batch: Batch) -> _TimedAnswer:
+        """Send a batch to the process of this place, which runs only meanwhile, and return its answer.
+
+        CheatFound says that a process changed how processors are shared out. CompilerFailed is an error of the
+        solution, and _EagerFailed one of the others.
+        """
         process = self.processes[place]
         if any(other.schedule != self.schedule for other in self.processes):
             raise CheatFound("changes the priority or the processors of a process that it is timed beside")
         process.go_on()
         flat = [value for values in batch.sets for value in values]
         began = time.perf_counter()
+        # Only now: a process that knew the inputs before could compute before it is asked.
         headers = list(put_inputs(process.inputs_memory, flat))
         length = len(batch.sets[0])
         sets = [headers[first : first + length] for first in range(0, len(headers), length)]
@@ -351,34 +398,39 @@ class Rounds:
         try:
             answer = process.request("calls", sets=sets, **calls)
         except CompilerFailed as error:
-            if place:  # no fault of the solution
+            if place != SOLUTION:
                 raise _EagerFailed(f"eager raised {error}") from error
             raise
         seconds = time.perf_counter() - began
         process.stop()  # so that no thread of a solution runs while eager is timed
-        return seconds, process.results_in(answer)
+        return _TimedAnswer(seconds, process.results_in(answer))
 
     def fault_of_results(self, batch: Batch, ours: list[Any], eager: list[Any]) -> str:
-        """Return what is wrong with the results of timed calls, or ''; both lists have those of all calls of a batch,
-        one after the other."""
+        """Return what is wrong with the results of timed calls, or ''. Both lists have those of all calls of a batch,
+        one after the other: the outputs of each call, and, of a step, its gradients.
+
+        A call that is far from eager's is only suspected, because eager rounds too: `fault_of_call` decides.
+        """
         if len(ours) != len(eager):
             return f"timed calls return {len(ours)} results, and the reference {len(eager)}"
-        names = [name for name, _ in self.program.outputs]
+        names = [name for name, _ in self.program.outputs]  # of the results of one call
         names += [self.program.inputs[place].name for place in self.wanted] if self.step else []
         largest = max((size_of(other) for other in eager if isinstance(other, Tensor)), default=0.0)
-        suspected: dict[int, None] = {}  # calls
+        suspected: dict[int, None] = {}  # numbers of calls
         for place, (value, expected) in enumerate(zip(ours, eager, strict=True)):
             name = names[place % len(names)]
             if not isinstance(expected, Tensor):
                 continue
-            if value is None:
+            if value is None:  # a gradient of 0
                 value = torch.zeros_like(expected)
             if not isinstance(value, Tensor) or (value.shape, value.dtype) != (expected.shape, expected.dtype):
                 return f"{name} of a timed call is {value if not isinstance(value, Tensor) else list(value.shape)}"
-            error = relative(expected, value, SMALL * largest)
-            size = max(size_of(expected), SMALL * largest) * LEAST.get(expected.dtype, 1e-6)
-            allowed = max(ROUNDINGS, LOOSER * self.allowed.get(name, 0.0) / (size or 1.0))
-            if error > allowed and (not is_inexact(expected) or bool(expected.isfinite().all())):
+            roundings_apart = relative(expected, value, SMALL * largest)
+            # What one rounding is: `self.allowed` is in the numbers' own unit, and `roundings_apart` in roundings.
+            rounding = max(size_of(expected), SMALL * largest) * LEAST.get(expected.dtype, 1e-6)
+            roundings_allowed = max(ROUNDINGS, LOOSER * self.allowed.get(name, 0.0) / (rounding or 1.0))
+            is_comparable = not is_inexact(expected) or bool(expected.isfinite().all())
+            if roundings_apart > roundings_allowed and is_comparable:
                 suspected[place // len(names)] = None
         faults = (
             self.fault_of_call(batch.sets[call], ours[call * len(names) : (call + 1) * len(names)])
@@ -387,17 +439,19 @@ class Rounds:
         return next(filter(None, faults), "")
 
     def fault_of_call(self, tensors: Sequence[Tensor], results: Sequence[Tensor | None]) -> str:
-        """Return what the judge finds wrong with the results of a call on these inputs and tangents, or ''.
+        """Return what the judge finds wrong with the results of a call, or ''. `tensors` are its inputs and, behind
+        them, its tangents; `results` are its outputs and, behind them, its gradients.
 
         Two right results may be far apart where terms cancel, as in the gradient of a bias in front of a
         normalization, which is 0 but for rounding: float64 tells.
         """
-        values = dict(zip((port.name for port in self.program.inputs), tensors, strict=False))
+        values = dict(zip((port.name for port in self.program.inputs), tensors, strict=False))  # without the tangents
         subject = subject_of(self.program, values)
         expected = expected_of(subject, values, random=False)
         count = len(self.program.outputs)
         keys = list(expected.exact.outputs)
-        ours = Forward({key: value for key, value in zip(keys, results[:count], strict=True) if value is not None}, {})
+        outputs = {key: value for key, value in zip(keys, results[:count], strict=True) if value is not None}
+        ours = Forward(outputs, leaves={})  # what the solution returned then: it is not called again
         rows = forward_rows(subject, TIMED, ours, expected, values)
         if self.step:
             differentiable = [
@@ -416,9 +470,10 @@ class Rounds:
         return f"{wrong.name} of a {TIMED} is off by {wrong.error:.3g}, where {wrong.allowed:.3g} is allowed"
 
     def without_carrying(self, place: int) -> list[float]:
-        """Return the seconds of a call in each round, without those of the process that computes nothing."""
-        nothing = lower_decile(self.seconds[2])
-        return [seconds - nothing for seconds in self.seconds[place]]
+        """Return the seconds of a call of one process in each round, without those of the process that computes
+        nothing, which are what carrying takes."""
+        carrying = lower_decile(self.seconds[NOTHING])
+        return [seconds - carrying for seconds in self.seconds[place]]
 
 
 def times_of_reference(program: TaskProgram, folder: Path) -> tuple[tuple[str, float], ...]:
@@ -428,17 +483,17 @@ def times_of_reference(program: TaskProgram, folder: Path) -> tuple[tuple[str, f
     place = folder / ".inductor.py"
     place.write_text(text)
     try:
-        with Beside(program, 300.0) as beside:
-            process = SolutionProcess(solution_of_file(place), 300.0, 0)
+        with Beside(program, limit=300.0) as beside:
+            process = SolutionProcess(solution_of_file(place), limit=300.0, memory=0)  # in seconds; 0 is no limit
             try:
                 process.request("load")
-                rounds = Rounds(program, (process, *beside.processes), 0, True, {})
+                rounds = Rounds(program, (process, *beside.processes), seed=0, step=True, allowed={})
                 if wrong := rounds.run():
                     raise BackprintError(f"Inductor's results: {wrong}")
                 rows = []
-                for what, number in (("eager", 1), ("Inductor", 0)):
-                    seconds = lower_decile(rounds.without_carrying(number))
-                    if seconds > 0:
+                for what, place_in_rounds in (("eager", EAGER), ("Inductor", SOLUTION)):
+                    seconds = lower_decile(rounds.without_carrying(place_in_rounds))
+                    if seconds > 0:  # else carrying hides it
                         rows.append((what, seconds))
                 return tuple(rows)
             finally:

@@ -1,5 +1,10 @@
 """Calls of a solution as a model makes them: two at a time, differentiated twice, with some inputs frozen, without
-gradients; and in memory that nobody has written to."""
+gradients; and in memory that nobody has written to.
+
+A Subject is a solution (`ours`) beside its reference, with the call and its values by name. An Expected has the results
+of the reference: in float64 (`exact`), and in the inputs' dtype (`own`). A Remote is the solution as a function of
+tensors, whose attributes say how its process calls it. A check is the name of a kind of comparison in the rows.
+"""
 
 from __future__ import annotations
 
@@ -22,31 +27,37 @@ MOST_FROZEN = 3
 
 
 def usage_rows(subject: Subject, remote: Remote, others: Mapping[str, Tensor]) -> Iterator[Result]:
-    """Yield rows for such calls; `others` are other inputs."""
+    """Yield rows for each way of calling a solution that a model has; `others` are other inputs, by name."""
     expected = expected_of(subject, subject.values)
     tangents = tangents_of(expected)
 
-    def between(*inputs: Tensor) -> Any:
-        """Call the solution twice before the first call is differentiated."""
+    def with_call_between(*inputs: Tensor) -> Any:
+        """Call the solution, and, before the caller differentiates that, call it on other inputs."""
         results = remote(*inputs)
         remote(*(value.detach() for value in others.values()))
         return results
 
-    yield from rows_of_calls(subject, between, "gradient, another call before the backward", tangents, expected)
+    yield from rows_of_calls(
+        subject, with_call_between, "gradient, another call before the backward", tangents, expected
+    )
 
-    def twice(*inputs: Tensor) -> Any:
-        """Differentiate the call once before it is differentiated."""
+    def with_first_backward(*inputs: Tensor) -> Any:
+        """Call the solution, and differentiate the call once before the caller does."""
         results = remote(*inputs)
-        ends = [
+        roots = [
             (value, tangents[name]) for name, value in _prefixed(results) if name in tangents and value.requires_grad
         ]
-        if ends:
-            leaves = [value for value in inputs if value.requires_grad]
-            wanted = [value for value, _ in ends], leaves, [tangent for _, tangent in ends]
-            torch.autograd.grad(*wanted, retain_graph=True, allow_unused=True)
+        if roots:
+            torch.autograd.grad(
+                [value for value, _ in roots],
+                [value for value in inputs if value.requires_grad],
+                [tangent for _, tangent in roots],
+                retain_graph=True,
+                allow_unused=True,
+            )
         return results
 
-    yield from rows_of_calls(subject, twice, "gradient, a second backward", tangents, expected)
+    yield from rows_of_calls(subject, with_first_backward, "gradient, a second backward", tangents, expected)
     with filling_new_memory(remote):
         yield from rows_of_calls(subject, remote, "gradient, new memory has NaN", tangents, expected)
     yield from _written_to(subject, remote, tangents, expected)
@@ -56,7 +67,8 @@ def usage_rows(subject: Subject, remote: Remote, others: Mapping[str, Tensor]) -
 
 
 def tangents_of(expected: Expected) -> dict[str, Tensor]:
-    """Draw tangents for the reference's results that can be differentiated, by name; always the same."""
+    """Draw tangents for the reference's results that can be differentiated, by name; always the same. They have the
+    dtype of the inputs where the reference runs in it."""
     source = torch.Generator().manual_seed(3)
     own = expected.exact if expected.own is None else expected.own
     return {name: drawn_like(own.outputs[name].detach(), source) for name in own.differentiable}
@@ -80,9 +92,9 @@ def filling_new_memory(remote: Remote) -> Iterator[None]:
 def rows_of_calls(
     subject: Subject, function: Callable[..., Any], check: str, tangents: Mapping[str, Tensor], expected: Expected
 ) -> Iterator[Result]:
-    """Yield rows for the results and gradients of a way of calling the solution. `check` is `gradient, WAY`; that of
-    the results is `forward, WAY`."""
-    other = replace(subject, ours=Program(function, {}, 0))
+    """Yield rows for the results and gradients of a way of calling the solution: `function`. `check` is `gradient,
+    WAY`; that of the results is `forward, WAY`. The solution may not refuse: an error is a wrong row."""
+    other = replace(subject, ours=Program(function, state={}, seed=0))
     forward = run_forward(other.ours, other.call, other.values)
     yield from forward_rows(other, f"{FORWARD}, {check.partition(', ')[2]}", forward, expected, other.values)
     yield from gradient_rows(other, check, other.values, tangents, expected, hostile=False)
@@ -91,8 +103,8 @@ def rows_of_calls(
 def _written_to(
     subject: Subject, remote: Remote, tangents: Mapping[str, Tensor], expected: Expected
 ) -> Iterator[Result]:
-    """Yield rows for gradients after a result was written to, which a solution may refuse: autograd does, if what was
-    saved is among what `save_for_backward` has."""
+    """Yield rows for gradients after a result was written to, which a solution may refuse: autograd does, if the result
+    was saved by `save_for_backward`. With `spoil`, its process writes to results before each backward."""
     remote.spoil = True
     try:
         forward = run_forward(subject.ours, subject.call, subject.values)
@@ -114,7 +126,8 @@ def _of_one(subject: Subject, name: str) -> Iterator[Result]:
 
 
 def without_gradients(subject: Subject, remote: Remote, expected: Expected) -> Iterator[Result]:
-    """Yield rows for calls of which nothing requires grad, as it is, and as a model is evaluated."""
+    """Yield rows for the results of calls in which nothing requires grad: in grad mode, and in the two modes in which a
+    model is evaluated."""
     plain = replace(subject, call=replace(subject.call, wanted=()))
     for mode, words in (
         ("enable_grad", "nothing requires grad"),
