@@ -83,13 +83,14 @@ def lower(
 
     `bp.lower(function, make_inputs)`: `make_inputs(n)` returns the arguments for a number n, a tuple, a dict of
     keywords, or one tensor. If the function loops over n, over the first dimension of its inputs, it becomes one kernel
-    a direction, for every shape of the state and up to 256 steps. It is captured at `lengths`, by default 6, 7, 8 and
-    256, and must be one loop at all of them; at all others up to 256 it runs, and must give what the loop gives. The
-    kernels refuse other numbers of steps, because a program may do something else from a later step on: for 2000 steps
-    pass `lengths=(6, 7, 8, 2000)`. They refuse sizes of the state, too, that the program branches on or computes with.
-    What a loop cannot be is refused by name, with a RefusedError. `sums` is how gradients of parameters are added up
-    over elements: `"stages"` (deterministic) or `"atomics"`. If the function does not loop, the kernels are Inductor's,
-    for every n; it is captured at two `lengths`, by default 64 and 128, and Inductor chooses for the larger.
+    a direction, for every shape of the state, which a step passes to the next, and up to 256 steps. It is captured at
+    `lengths`, by default 6, 7, 8 and 256, and must be one loop at all of them; at all others up to 256 it runs, and
+    must give what the loop gives. The kernels refuse other numbers of steps, because a program may do something else
+    from a later step on: for 2000 steps pass `lengths=(6, 7, 8, 2000)`. They refuse sizes of the state, too, that the
+    program branches on or computes with. What a loop cannot be is refused by name, with a RefusedError. `sums` is how
+    gradients of parameters are added up over elements: `"stages"` (deterministic) or `"atomics"`. If the function does
+    not loop, the kernels are Inductor's, for every n; it is captured at two `lengths`, by default 64 and 128, and
+    Inductor chooses for the larger.
 
     `bp.lower(function, inputs)` with a tuple, a dict or a tensor, and `bp.lower(capture)`: the kernels are Inductor's,
     for the sizes of these inputs, or of the Capture. `target` is the GPU that Inductor writes for, which need not be
@@ -110,7 +111,8 @@ def lower(
     if not callable(inputs):
         return lower_inputs(program, inputs, name, target)
     two_lengths = sorted(set(lengths or LENGTHS))[:2]
-    if loops_over(program, inputs, two_lengths):  # more operators at one of them
+    # it loops over n if it runs more operators at one of the two than at the other
+    if loops_over(program, inputs, two_lengths):
         return lower_loop(program, inputs, lengths, sums, name)
     return lower_sized(program, inputs, lengths or SIZES, name, target)
 

@@ -140,7 +140,8 @@ def needed_helpers(functions: Iterable[ast.FunctionDef]) -> NeededHelpers:
             libdevice.update(dict.fromkeys(attributes_of(known[name].node, "libdevice")))
     imports = [HELPER_IMPORTS[name] for name in order if name in HELPER_IMPORTS]
     texts = [known[name].text for name in order if name in known]
-    return NeededHelpers(tuple(called_helpers), "\n\n\n".join(["\n".join(imports), *texts]).strip(), tuple(libdevice))
+    source = "\n\n\n".join(["\n".join(imports), *texts]).strip()
+    return NeededHelpers(functions=tuple(called_helpers), source=source, libdevice=tuple(libdevice))
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,6 +460,7 @@ def fact_lines(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], he
         for configuration in kernel.configurations
     ]
     options = {name: meta[name] for name in ("enable_fp_fusion",) if name in meta}
+    # without the assertions of overflow that Triton adds under `debug`, as Inductor launches it
     options |= {"debug": bool(meta.get("debug")), "sanitize_overflow": False}
     written_names = {use.name for use in parameter_uses(kernel) if use.writes}
     has_random_numbers = any(f".{name}(" in kernel.source for name in RANDOM_FUNCTIONS)

@@ -217,7 +217,8 @@ def _fill_range(argument: KernelArgument) -> tuple[float, float]:
 
 
 def literal(value: Any, indent: int = 0) -> str:
-    """Return plain data as a Python literal, on several lines if it does not fit on one."""
+    """Return plain data as a Python literal, on several lines if it does not fit on one. `indent` is the column of its
+    last line."""
     if isinstance(value, str) and "\n" in value:
         return long_text(value)
     line = _one_line_literal(value)

@@ -107,10 +107,11 @@ def _path_in_package(file: str) -> str:
 
 
 def _built_kernel(compiled: Any, configuration: Any) -> BuiltKernel:
-    """Return the result of Triton's compilation."""
-    texts, shared = compiled.asm, int(compiled.metadata.shared)
+    """Return a kernel that Triton compiled in a configuration: its text at each stage, and its bytes of shared
+    memory."""
+    texts, shared_bytes = compiled.asm, int(compiled.metadata.shared)
     return BuiltKernel(
-        _read_configuration(configuration), texts["ptx"], texts["cubin"], texts["llir"], texts["ttir"], shared
+        _read_configuration(configuration), texts["ptx"], texts["cubin"], texts["llir"], texts["ttir"], shared_bytes
     )
 
 

@@ -24,7 +24,8 @@ from backprint.tools.kernels.inductor import InductorCode, lower_with_inductor
 from backprint.tools.kernels.prepare import PreparedGraph
 
 WriteCode = Callable[[PreparedGraph, str, bool], InductorCode]
-"""A function of a prepared graph, the name of its target, and whether it is a backward."""
+"""A function of a prepared graph, the name of its target, and whether it is a backward. Inductor needs no name, since
+`lowering_for` tells it the target; a function of the caller's is not told the direction."""
 
 OWN_FUNCTION_FORM = (
     "a function of your own is file.py:function or package.module:function; it takes a GraphModule of ATen operators, "

@@ -92,7 +92,7 @@ def _argument_of(value: Any) -> KernelArgument:
     """Return the record of one argument: the dtype, shape and strides of a tensor, or the type and value of a
     number."""
     if isinstance(value, Tensor):
-        return KernelArgument(str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))
+        return KernelArgument(str(value.dtype).removeprefix("torch."), tuple(value.shape), tuple(value.stride()))
     return KernelArgument(type(value).__name__, value=value)
 
 
@@ -148,7 +148,8 @@ class _ExternRecorder(TorchDispatchMode):
         """Record the memory that an operator writes, and the bytes of its arguments and results, each tensor once."""
         memory = self.recorded.memory
         written = results if results is not None else (args, kwargs)  # one that returns nothing may write all
-        memory.calls.append(("", [memory.storage_of(value) for value in pytree.tree_leaves(written)]))
+        no_kernel = ""
+        memory.calls.append((no_kernel, [memory.storage_of(value) for value in pytree.tree_leaves(written)]))
         tensors = {id(value): value for value in pytree.tree_leaves((args, kwargs, results))}
         self.recorded.extern_bytes += sum(value.nbytes for value in tensors.values() if isinstance(value, Tensor))
 
@@ -241,8 +242,8 @@ class _UnnamedKernel:
 def _set_strides(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *args: Any) -> None:
     """Give a result the strides that Inductor expects of it, in the place of an assertion that it has them: some
     operators have others on this device. A workspace of a library may have another size; any other result with values
-    is refused if it has another shape. The rest of the assertion's arguments, as the operator's name, are for the
-    message."""
+    is refused if it has another shape. None, a result that an operator left out, has no layout. The rest of the
+    assertion's arguments, as the operator's name, are for the message."""
     if value is None:
         return
     has_shape = tuple(value.shape) == tuple(shape) or may_be_workspace(value)
@@ -354,8 +355,8 @@ def extract_one_graph(
     saved: Mapping[str, PortLayout],
     compiler: KernelCompiler,
 ) -> ExtractedGraph:
-    """Return the kernels of one graph, its forward or backward by `direction`; a backward takes saved tensors in the
-    layouts `saved`. `threads` are those that C++ is written for."""
+    """Return the kernels of one graph; `direction` says whether it is a forward, or a backward, which takes saved
+    tensors in the layouts `saved`. `threads` are those that C++ is written for."""
     with lowering_for(target, threads):
         prepared = prepare_graph(graph, target, FORMS_OF_CPU_OPERATORS if target.device == "cuda" else {}, saved)
         return _extract_prepared(graph, prepared, blank_kernel(target, threads, direction, compiler), compiler)

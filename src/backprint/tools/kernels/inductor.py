@@ -132,7 +132,7 @@ def fake_gpu(target: KernelTarget) -> Iterator[None]:
             "get_compute_capability": staticmethod(lambda *args, **kwargs: target.capability),
         },
         CudaInterface.Worker: {"get_device_properties": staticmethod(lambda *args, **kwargs: device_properties)},
-        triton_support: {"triton_hash_with_backend": lambda: "none"},
+        triton_support: {"triton_hash_with_backend": lambda: "none"},  # Triton's own asks a driver
     }
     # they keep what torch reported before, and would keep what it reports now: cleared here and at the end
     caches = (DeviceProperties.create, triton_support.has_triton)
@@ -291,7 +291,8 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
         raise RefusedError(
             "Inductor's kernels for GPUs are written with triton, which is not installed: pip install triton"
         )
-    # the passes of compile_fx, in their order, and its GraphLowering; what follows it, compilation, is left out
+    # the passes of compile_fx, in their order, and its GraphLowering; what follows it, compilation, is left out. Each
+    # direction is lowered as a graph of its own (`is_inference`), and not as half of a training step
     with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad(), _lowering_errors():
         module = joint_graph_passes(prepared.module)
         view_to_reshape(module)
@@ -309,7 +310,7 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
             graph.run(*prepared.inputs)
             code, _ = graph.codegen()
     text = str(getattr(code, "value", code))  # `codegen` returns a str, or an object with the text as `value`
-    return InductorCode(text, parts.steps, parts.nodes, tuple(fusion_refusals))
+    return InductorCode(text, steps=parts.steps, nodes=parts.nodes, fusion_refusals=tuple(fusion_refusals))
 
 
 @contextlib.contextmanager
@@ -411,5 +412,5 @@ def steps_of(nodes: Any) -> list[str]:
     # the order of the graph, which `aggregate_origins` does not keep
     positions = {node: place for origin in origins[:1] for place, node in enumerate(origin.graph.nodes)}
     origins.sort(key=lambda origin: positions.get(origin, len(positions)))
-    # written by `_name_sources` in prepare
+    # written by `_name_sources` in prepare, as a list of one; a node that a pass of Inductor made may have none
     return [name for origin in origins for name, _ in origin.meta.get("source_fn_stack", ())[-1:]]

@@ -118,6 +118,7 @@ class Lowered(ABC):
         def forward(*args: Any, **kwargs: Any) -> Any:
             """Run the kernels on the program's arguments; return its result in the program's form. Refuse inputs that
             they cannot run on."""
+            # `module` is made below: its parameters are the program's
             named = state_of(module) | dict(self.capture.origin.constants) | arguments(self.capture, args, kwargs)
             if missing := [port for port in face.inputs if port not in named]:
                 raise UsageError(f"{self.name} needs {', '.join(missing)}")

@@ -73,7 +73,7 @@ class LoweredCheck:
         """The row that is furthest from eager, for what is allowed."""
         return max(
             self.rows,
-            # a difference that is NaN is the furthest
+            # a difference that is NaN is the furthest; where no difference is allowed, it counts as it is
             key=lambda row: float("inf") if row.difference != row.difference else row.difference / (row.allowed or 1.0),
         )
 
@@ -91,7 +91,7 @@ class LoweredCheck:
         columns = {"size": "name", "of": "name", "difference": "number", "allowed": "number", "verdict": "word"}
         rows = [(r.size, r.port, r.difference, r.allowed, "ok" if r.ok else "wrong") for r in self.rows]
         answer = f"{len(rows)} outputs and gradients compared with eager: {sum(not row.ok for row in self.rows)} wrong"
-        return html_of(Report("", answer, (), Table("", columns, rows)))
+        return html_of(Report(title="", answer=answer, tables=(), rows=Table(title="", columns=columns, rows=rows)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +121,16 @@ def compare_port(case: Case, port: str, result: Tensor | None, eager: Tensor) ->
     """Return how far a result is from eager in float64, where that is known, and else from eager. A missing result, or
     one of another shape or dtype, is infinitely far."""
     if result is None or result.shape != eager.shape or result.dtype != eager.dtype:
-        return LoweredRow(case.size, port, float("inf"), 0.0)
+        return LoweredRow(case.size, port, difference=float("inf"), allowed=0.0)
     if not (eager.is_floating_point() or eager.is_complex()):
-        return LoweredRow(case.size, port, float((result != eager).any()), 0.0)
+        return LoweredRow(case.size, port, difference=float((result != eager).any()), allowed=0.0)
     # "output" or "gradient": the largest number of all tensors of that kind
     kind = port.partition(" ")[0]
     largest = max(size_of(value) for name, value in case.results.items() if name.partition(" ")[0] == kind)
     rounded = [results[port] for results in case.nudged if port in results]
     closeness = compare(result, case.exact.get(port, eager), eager, rounded=rounded, largest=largest)
     if closeness.word == "unknown":  # no element, or none that is a number in eager
-        return LoweredRow(case.size, port, 0.0, 0.0)
+        return LoweredRow(case.size, port, difference=0.0, allowed=0.0)
     return LoweredRow(case.size, port, closeness.error, closeness.allowed)
 
 
@@ -162,7 +162,8 @@ def _nudged_results(lowered: Lowered, call: Call, tangents: Sequence[Tensor | No
     args, kwargs = tree_map(lambda value: nudge(value, seed), (call.args, dict(call.kwargs)))
     inputs = named_inputs(lowered, function, args, kwargs)
     nudged_tangents = [None if item is None else nudge(item, seed) for item in tangents]
-    return run_eager(lowered, function, args, kwargs, inputs, nudged_tangents)[0]
+    results, _ = run_eager(lowered, function, args, kwargs, inputs, nudged_tangents)
+    return results
 
 
 def _results_in_float64(lowered: Lowered, call: Call, tangents: Sequence[Tensor | None]) -> Mapping[str, Tensor]:
@@ -171,7 +172,8 @@ def _results_in_float64(lowered: Lowered, call: Call, tangents: Sequence[Tensor 
     args, kwargs = to_float64(call.args), to_float64(dict(call.kwargs))
     inputs = named_inputs(lowered, function, args, kwargs)
     wide_tangents = [to_float64(item) for item in tangents]
-    return run_eager(lowered, function, args, kwargs, inputs, wide_tangents)[0]
+    results, _ = run_eager(lowered, function, args, kwargs, inputs, wide_tangents)
+    return results
 
 
 def nudge(value: Any, seed: int) -> Any:
@@ -276,6 +278,7 @@ def case_of_capture(lowered: Lowered, size: str, values: Mapping[str, Tensor], u
         for seed in range(NUDGES)
     ]
     function_inputs = {name: values[name] for name in face.inputs}
+    # without `exact`: the values and the graphs have the captured dtypes
     return Case(size, function_inputs, tangents, results_of(lowered, values, tangents), tuple(nudged))
 
 
@@ -285,7 +288,7 @@ def _results_of_program(
     """Return outputs and gradients of the captured program on these values: twin of `results_of_graphs`."""
     origin, face = lowered.capture.origin, lowered.face
     tangents_by_output = {name: value for name, value in zip(face.outputs, tangents, strict=True) if value is not None}
-    step = origin.run_step(values, tangents_by_output or None)
+    step = origin.run_step(values, tangents_by_output or None)  # None: no gradient is wanted of it
     results = {f"output {name}": step.outputs[name].detach() for name in face.outputs}
     return results | dict(_wanted_gradients(lowered, values, step.gradients))
 

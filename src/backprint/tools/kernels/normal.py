@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 from pygments.lexers.c_cpp import CppLexer
 from pygments.token import Comment, Keyword, Name, String, Whitespace
@@ -137,7 +138,8 @@ def _strip_metadata(decorator: ast.Call) -> Iterator[str]:
                 if keyword.arg == "inductor_meta":
                     entries = {key: entries[key] for key in PROGRAM_KEYS if key in entries}
                 if configs := entries.pop("configs", None):
-                    yield ast.unparse(configs[1])
+                    _, configs_value = configs
+                    yield ast.unparse(configs_value)
                 match entries.get("device"):
                     case key, ast.Call(keywords=facts):  # a kernel is the same for an A100 and an H100
                         entries["device"] = (key, next(fact.value for fact in facts if fact.arg == "type"))
@@ -244,23 +246,28 @@ BETWEEN_TYPE_AND_NAME = frozenset(("*", "&", "const", "__restrict", "__restrict_
 BEFORE_MEMBER = frozenset((".", "->", "::"))
 """What stands before the name of a member, which is in another space of names."""
 
-Token = tuple[object, str]
+
+class Token(NamedTuple):
+    """A token of C++, and its kind in Pygments."""
+
+    kind: Any
+    text: str
 
 
 def _cpp_program(source: str) -> str:
     """Return the tokens of a C++ kernel with the names that it declares as numbers, in the order of their first use."""
     tokens: list[Token] = []
     for kind, text in CppLexer().get_tokens(INCLUDE.sub("", source)):
-        if text == ":" and tokens and tokens[-1][1] == ":":
-            tokens[-1] = (kind, "::")  # Pygments splits it
+        if text == ":" and tokens and tokens[-1].text == ":":
+            tokens[-1] = Token(kind, "::")  # Pygments splits it
         # Pygments counts lines for the preprocessor as comments: these stay
         elif kind in Comment.Preproc or not (kind in Whitespace or kind in Comment or not text.strip()):
-            tokens.append((kind, text))
+            tokens.append(Token(kind, text))
     names: dict[str, str] = {}
     seen: set[str] = set()
     output: list[str] = []
     for index, (kind, text) in enumerate(tokens):
-        if kind in Name and not (index and tokens[index - 1][1] in BEFORE_MEMBER):
+        if kind in Name and not (index and tokens[index - 1].text in BEFORE_MEMBER):
             # a name that was used before it is declared stands for something else, and stays
             if text not in seen and _is_declared(tokens, index, names):
                 names[text] = f"%{len(names)}"
@@ -276,7 +283,7 @@ def _is_declared(tokens: Sequence[Token], index: int, names: dict[str, str]) -> 
     """Whether the name at a place is declared there: a type stands before it. `names` are declared already, so they are
     no types."""
     before = index - 1
-    while before > 0 and tokens[before][1] in BETWEEN_TYPE_AND_NAME:
+    while before > 0 and tokens[before].text in BETWEEN_TYPE_AND_NAME:
         before -= 1
     kind, text = tokens[before] if before >= 0 else (None, "")
     if kind in Keyword.Type or TYPES.fullmatch(text):
@@ -289,7 +296,7 @@ def _is_template(tokens: Sequence[Token], place: int, names: dict[str, str]) -> 
     `<` that it belongs to is a name that is no variable, and nothing between them that no template has."""
     depth = 0
     for index in range(place, 0, -1):
-        text = tokens[index][1]
+        text = tokens[index].text
         depth += (text == ">") - (text == "<")
         if not depth:
             kind, name = tokens[index - 1]

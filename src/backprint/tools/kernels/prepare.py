@@ -126,7 +126,7 @@ def masked_select(value: Tensor, mask: Tensor, shape: Sequence[int]) -> Tensor:
 
 def index(value: Tensor, indices: Sequence[Tensor | None], shape: Sequence[int]) -> Tensor:
     """Return the values at indices, with the places of the mask among them, one index for each of its dimensions, in
-    the place of the mask."""
+    the place of the mask. `shape` is the result's at capture: it says how many places the mask has."""
     positions: list[Tensor | None] = []
     for one_index in indices:
         if one_index is not None and one_index.dtype in (torch.bool, torch.uint8):
@@ -290,6 +290,7 @@ def _name_sources(module: fx.GraphModule) -> None:
     back."""
     for node in module.graph.nodes:
         if node.op == "call_function":
+            # those nodes get all of this, and a spec would be another node's
             node.meta = {name: value for name, value in node.meta.items() if name == "stack_trace"}
             node.meta["source_fn_stack"] = [(node.name, node.target)]
 

@@ -63,7 +63,8 @@ def _ports_of(graph: Graph) -> set[str]:
 
 
 def range_of(value: Tensor) -> Range | None:
-    """Return the least and the largest finite number of a tensor; None if it has none, or is complex."""
+    """Return the least and the largest finite number of a tensor; None if it has none, or is complex, sparse or
+    quantized."""
     if value.layout is not torch.strided or value.is_complex() or value.is_quantized:
         return None
     values = value.detach()

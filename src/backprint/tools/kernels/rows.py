@@ -67,7 +67,7 @@ def kernel_row(kernel: Kernel, graph: str, file: str) -> KernelRow:
         structure=kernel.structure,
         operators=tuple(operator.operator for operator in kernel.operators),
         launches=len(kernel.calls),
-        bytes=kernel_bytes(kernel) or 0,
+        bytes=kernel_bytes(kernel) or 0,  # None without calls
         file=file,
     )
 

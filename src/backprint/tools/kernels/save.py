@@ -99,7 +99,7 @@ def kernel_file(kernel: Kernel) -> str:
 
 
 def _times_line(name: str, times: Mapping[str, Any]) -> str:
-    """Return the times of a kernel as a line."""
+    """Return the times of a kernel, or why there are none, as a line; `times` are those of `_facts_of_times`."""
     if "refused" in times:
         return f"{NOT_TIMED}: {times['refused']}"
     fastest = KernelConfiguration(**times["winner"]).name

@@ -88,4 +88,4 @@ def read_times(kernel: Kernel, report: dict[str, Any]) -> KernelTimes:
         for place in range(configuration_count)
     ]
     best = totals.index(min(totals))
-    return KernelTimes(str(report["device"]), rows, kernel.configurations[best], totals[best])
+    return KernelTimes(str(report["device"]), microseconds=rows, winner=kernel.configurations[best], total=totals[best])

@@ -96,8 +96,8 @@ def _check_and_describe(kernels: CaptureKernels, remarks: list[str]) -> list[str
 
 
 def column_of_derivatives(capture: Capture, remarks: list[str]) -> dict[str, str]:
-    """Return the worst word for the captured backwards as a column, and add a line to `remarks` for each that is not
-    the derivative."""
+    """Return the worst word for the captured backwards as a column, none without a backward, and add a line to
+    `remarks` for each that is not the derivative."""
     derivatives = derivatives_of_pairs(capture)
     remarks += [
         one_line(f"{title} as captured: {derivative.word}: {derivative.detail}")

@@ -68,31 +68,32 @@ def lift_draws(graph: Graph, at_captured_sizes: bool = True) -> tuple[Graph, tup
     """Return a graph without guards whose draws are its last inputs, and the names of the steps that drew them. Sizes
     are those of the capture if `at_captured_sizes`, and else stay symbolic. Refuse a draw that cannot be an input."""
     if at_captured_sizes:
-        base = unguarded_graph(graph)
+        lifted = unguarded_graph(graph)
     else:
-        base = replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard))
+        lifted = replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard))
     # a draw in place becomes the tensor that later steps read, where it may
-    base = _read_draws_directly(base, steps_that_draw(base))
-    drawing = steps_that_draw(base)
-    base = replace(
-        base, steps=tuple(replacement for step in base.steps for replacement in _expand_dropout(step, drawing))
+    lifted = _read_draws_directly(lifted, steps_that_draw(lifted))
+    drawing = steps_that_draw(lifted)
+    # of a dropout, the mask becomes the input, and its items are computed from that
+    lifted = replace(
+        lifted, steps=tuple(replacement for step in lifted.steps for replacement in _expand_dropout(step, drawing))
     )
     # of a step that saves its random state, the inputs are its items, and not the step itself
     saving = {step.name for step in drawing if step.target == SAVING}
     drawing = tuple(_dropout_mask(step) if _is_dropout(step) else step for step in drawing if step.name not in saving)
-    drawing += tuple(step for step in base.steps if _is_item_of(step, saving))
+    drawing += tuple(step for step in lifted.steps if _is_item_of(step, saving))
     for step in drawing:
         if not isinstance(step.spec, TensorSpec):
             raise RefusedError(
                 f"{step.target} ({step.name}) draws, and its result is not one tensor that could be an input"
             )
-        if step.target.endswith(".out") or (_is_in_place(step) and _is_read_by_others(base, step)):
+        if step.target.endswith(".out") or (_is_in_place(step) and _is_read_by_others(lifted, step)):
             raise RefusedError(f"{step.target} ({step.name}) draws into a tensor that was there before")
     names = tuple(step.name for step in drawing)
     # an input has the name of the step that it replaces, so that later steps read it
     ports = tuple(Port(f"draw of {step.name}", "rng", step.spec, local=step.name) for step in drawing)
-    rest = tuple(step for step in base.steps if step.name not in {*names, *saving})
-    return replace(base, inputs=(*base.inputs, *ports), steps=rest), names
+    rest = tuple(step for step in lifted.steps if step.name not in {*names, *saving})
+    return replace(lifted, inputs=(*lifted.inputs, *ports), steps=rest), names
 
 
 def _read_draws_directly(graph: Graph, drawing: Sequence[Step]) -> Graph:
@@ -107,9 +108,13 @@ def _read_draws_directly(graph: Graph, drawing: Sequence[Step]) -> Graph:
 
     for index, step in enumerate(steps):
         renamed_step = mapped(step, draw_or_itself)
-        base = renamed_step.args[0] if step in drawing and _is_in_place(step) else None
-        if isinstance(base, Ref) and _allocates(steps_by_name.get(base.name)) and not is_used(base.name, steps[:index]):
-            draws_by_tensor[base.name] = step.name
+        tensor = renamed_step.args[0] if step in drawing and _is_in_place(step) else None
+        if (
+            isinstance(tensor, Ref)
+            and _allocates(steps_by_name.get(tensor.name))
+            and not is_used(tensor.name, steps[:index])
+        ):
+            draws_by_tensor[tensor.name] = step.name
             renamed_step = step  # the draw itself still writes into the tensor
         steps[index] = renamed_step
     results = tuple(with_names(value, draw_or_itself) for value in graph.results)
@@ -133,12 +138,12 @@ def is_used(name: str, steps: Iterable[Step]) -> bool:
 
 def _is_read_by_others(graph: Graph, step: Step) -> bool:
     """Whether the tensor that a step draws into is read elsewhere, so that it is not enough to pass on the draw."""
-    base = step.args[0]
+    tensor = step.args[0]
     result_names = {name for value in graph.results for name in refs(value)}
     return (
-        not isinstance(base, Ref)
-        or base.name in result_names
-        or is_used(base.name, (other for other in graph.steps if other is not step))
+        not isinstance(tensor, Ref)
+        or tensor.name in result_names
+        or is_used(tensor.name, (other for other in graph.steps if other is not step))
     )
 
 
@@ -164,8 +169,8 @@ def _expand_dropout(step: Step, drawing: Sequence[Step]) -> Iterator[Step]:
     match step.target, step.args:
         case "operator.getitem", (Ref(name), 0) if name in dropouts:
             value, p = dropouts[name].args[:2]
-            scale = 1.0 / (1.0 - p) if isinstance(p, int | float) and p != 1 else 0.0
-            product_name = f"{step.name}_left"
+            scale = 1.0 / (1.0 - p) if isinstance(p, int | float) and p != 1 else 0.0  # p of 1 drops all
+            product_name = f"{step.name}_left"  # what the mask leaves of the value
             yield replace(step, name=product_name, target="aten.mul.Tensor", args=(value, Ref(name)))
             yield replace(step, target="aten.mul.Tensor", args=(Ref(product_name), scale))
         case "operator.getitem", (Ref(name), 1) if name in dropouts:
@@ -206,7 +211,7 @@ class LiftedRun:
 
 def run_lifted(bench: BenchGraph) -> LiftedRun:
     """Return a run of a graph with the draws of its own run as inputs, and its own run if it does not draw; raise
-    RefusedError if the results are not the same."""
+    RefusedError if a tensor that the two return is not the same to the bit."""
     graph, names = lift_draws(bench.graph)
     if not names:
         return LiftedRun(bench.graph, bench.run)
@@ -216,7 +221,7 @@ def run_lifted(bench: BenchGraph) -> LiftedRun:
     draws = [recorder.drawn[name] for name in names]
     # a class of `rebuilt` keeps its text, of which Eager makes one in wider dtypes
     graph_class, inputs = rebuilt(module, inspect.getsource(module)), [*bench.run.inputs, *draws]
-    run = EagerRun(graph_class, inputs, bench.run.random, bench.run.outputs, results=())
+    run = EagerRun(graph_class, inputs, bench.run.random, bench.run.outputs, results=())  # set in the next line
     run = replace(run, results=tuple(run.again(run.module())))
     for (role, name), value, expected in zip(run.outputs, run.results, bench.run.results, strict=True):
         same = one_to_the_bit(value, expected) or not isinstance(value, torch.Tensor)
@@ -271,6 +276,7 @@ def derivatives_of_pairs(capture: Capture) -> dict[str, Derivative]:
     Kernels are compared with the captured graphs: those that equal a wrong backward are not right.
     """
     titles = [f"pair_{number} backward" for number, pair in enumerate(capture.pairs) if pair.backward is not None]
+    # not `hostile`, tangents and inputs that are hard on a backward: kernels are run on none of these
     return dict(zip(titles, api.derivative(capture, hostile=False), strict=True)) if titles else {}
 
 
@@ -434,7 +440,7 @@ def _lifted_kernels(
     saved = {
         port.name: PortLayout(getattr(torch, port.dtype), port.shape, port.stride)
         for port in graph.inputs
-        if port.role == "saved" and port.value is None
+        if port.role == "saved" and port.value is None  # a tensor, and no number
     }
     # how the graph and its lifted form are given to the compiler alike
     arguments = graph.direction, graph.target, kernels.threads, saved, kernel_compiler(kernels.compiler)
@@ -445,8 +451,8 @@ def _lifted_kernels(
             f"{', '.join(other)}: not what the compiler writes of this graph, and in a graph that draws random numbers "
             "kernels are checked in another form"
         )
-    base, names = lift_draws(captured)
-    lifted = extract_one_graph(base, *arguments)
+    without_draws, names = lift_draws(captured)
+    lifted = extract_one_graph(without_draws, *arguments)
     drawing = [kernel.name for kernel in lifted.kernels if DRAW_CALL.search(kernel.source)]
     if drawing:
         raise RefusedError(f"{', '.join(drawing)} draw random numbers, and their draws cannot be inputs")

@@ -10,7 +10,8 @@ Words of this file:
 - handle: a block of numbers in the interpreter (its TensorHandle): `data` is a numpy array, `dtype` Triton's, whose
   `scalar` is that of an element. The tensor of Triton's language (`tl.core.tensor`) has a handle.
 - builder: the interpreter's InterpreterBuilder. A kernel's operations call its methods, `create_fabs`, …, with handles;
-  METHODS replaces some, and others are wrapped. So functions here have `self` and the arguments of a method.
+  METHODS replaces some, and others are wrapped. So functions here have `self` and the arguments of a method, among
+  them some that change nothing here: `hints` on caches, `precision` of a product, `scope` of an atomic operation.
 - short: of a dtype that numpy lacks: bfloat16, and those of 8 bits. Its bits are integers in a handle, so numbers of it
   are computed as float32, and rounded.
 - active: of elements, that the mask of a load, a store or an atomic operation leaves.
@@ -189,11 +190,8 @@ def cast(self: Any, source: Any, dtype: Any, *rounding: Any) -> Any:
     zero (RTZ), one of the modes that Triton has."""
     if any("RTZ" in str(mode) for mode in rounding):
         raise NotImplementedError("the interpreter of Backprint has no rounding to zero")
-    values = to_array(source)
-    if dtype.scalar in SHORT_DTYPES or values.dtype == bool or values.dtype.kind != "f":
-        return _handle_of(values, dtype)
     with np.errstate(all="ignore"):  # a number that is too large becomes Inf, which numpy would warn of
-        return _handle_of(values, dtype)
+        return _handle_of(to_array(source), dtype)
 
 
 def in_float32(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -290,10 +288,10 @@ def _atomic_read_modify_write(
     values = _contiguous_array(value.data, addresses.shape)
     if value.dtype.scalar in SHORT_DTYPES or value.dtype.scalar == tl.float16:
         return _atomic_add_rounded(self, operation, addresses, active, Handle(values, value.dtype.scalar))
-    named, ordered = self.ir_rmw_op_to_interpreter_rmw_op[operation], self.ir_sem_to_interpreter_sem[order]
-    return Handle(
-        triton_interpreter._interpreter.atomic_rmw(named, addresses, values, active, ordered), value.dtype.scalar
-    )
+    own_operation = self.ir_rmw_op_to_interpreter_rmw_op[operation]  # the interpreter's word for it
+    own_order = self.ir_sem_to_interpreter_sem[order]
+    old_values = triton_interpreter._interpreter.atomic_rmw(own_operation, addresses, values, active, own_order)
+    return Handle(old_values, value.dtype.scalar)
 
 
 def _atomic_add_rounded(self: Any, operation: Any, addresses: Array, active: Array, value: Any) -> Any:
@@ -329,7 +327,8 @@ def _contiguous_array(values: Array, shape: Sequence[int]) -> Array:
 
 def _run_assembly(self: Any, text: str, constraints: str, values: Sequence[Any], *rest: Any) -> Any:
     """Run a line of PTX by the function in PTX_FUNCTIONS that computes the same; refuse any other line. Return an
-    object with `get_result`, what Triton asks of the operation that it made."""
+    object with `get_result`, what Triton asks of the operation that it made. `constraints`, on registers, do not matter
+    here."""
     if (function := PTX_FUNCTIONS.get(text)) is None:
         raise RefusedError(f"Triton's interpreter runs no PTX, and Backprint has no function for {text!r}")
     arrays = np.broadcast_arrays(*map(to_array, values))

@@ -100,7 +100,7 @@ class _RunnableGraph:
         """Run the wrapper on copies of these values, which must be those that it was written for."""
         self.runs.memory = BandedMemory()
         copies = [self.copy_input(port, value) for port, value in zip(self.inputs, values, strict=True)]
-        with without_gpu():  # in the grad mode of a training step: oneDNN's LSTM asks for it
+        with without_gpu():  # and not without grad, as in a training step: oneDNN's LSTM asks for that
             return list(self.call(copies))
 
     def copy_input(self, port: LoweredPort, value: Any) -> Any:
@@ -245,8 +245,8 @@ def _send_verdicts() -> None:
 
 
 def set_up_graphs(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
-    """Set this process up to run kernels: threads, and Triton's interpreter, patched. Return the graphs of the sample
-    by title, after they ran in eager."""
+    """Set this process up to run kernels: threads, `torch.set_rng_state`, and Triton's interpreter, both patched.
+    Return the graphs of the sample by title, after they ran in eager."""
     torch.set_num_threads(plan.threads)
     _patch_set_rng_state()
     if any(kernel.language == "triton" for subject in plan.subjects for kernel in subject.kernels):
@@ -324,7 +324,8 @@ def check_graph(
 
 @dataclass(frozen=True, slots=True)
 class GraphCheck:
-    """The check of one graph: `bench` has its eager run, and `forward` what the kernels of its Pair's forward saved."""
+    """The check of one graph: `bench` has its eager run, `forward` what the kernels of its Pair's forward saved, and
+    `folder` is that of the plan."""
 
     subject: CheckSubject
     plan: CheckPlan
@@ -382,13 +383,12 @@ class GraphCheck:
 
     def judging_run(self, lifted: LiftedRun, kernel_inputs: Sequence[Any]) -> EagerRun:
         """Return the eager run by which results are judged. For a backward, it is run again on what the forward's
-        kernels saved, so that it is judged by itself, and not by the forward's rounding."""
+        kernels saved, so that it is judged by itself, and not by the forward's rounding. An input that is no tensor, or
+        has another shape on the target, stays eager's."""
         if self.subject.direction == "forward" or not self.forward.saved:
             return lifted.run
         pairs = zip(kernel_inputs, lifted.run.inputs, strict=True)
-        inputs = [
-            _copy_into_layout(expected, value) if same_shape(value, expected) else expected for value, expected in pairs
-        ]
+        inputs = [_copy_into_layout(own, value) if same_shape(value, own) else own for value, own in pairs]
         run = replace(lifted.run, inputs=inputs)
         return replace(run, results=tuple(run.again(run.module())))
 

@@ -68,7 +68,7 @@ def lower_direction(
     compiler = inductor()
     (results,) = prepared.module.graph.output_node().args
     values = [result.meta.get("val") if isinstance(result, fx.Node) else result for result in results]
-    names_taken = {*file_names.values()}
+    names_taken = {*file_names.values()}  # of the arguments alone: a result may have the name of one
     inputs = tuple(_ports_in_code(graph.inputs, prepared.inputs, file_names, names_taken))
     outputs = tuple(_ports_in_code(graph.outputs, values, file_names, set()))  # before Inductor rewrites the module
     code = lower_with_inductor(prepared, backward=name == "backward")
@@ -119,7 +119,8 @@ def _ports_in_code(
             continue
         shape = tuple(with_file_names(size_text(size), file_names) for size in value.shape)
         stride = tuple(with_file_names(size_text(step), file_names) for step in value.stride())
-        yield CodePort(port, name, value.dtype, shape, stride, tuple(map(size_at_capture, value.shape)))
+        captured_shape = tuple(map(size_at_capture, value.shape))
+        yield CodePort(port, name, value.dtype, shape, stride, captured_shape)
 
 
 def with_file_names(text: str, file_names: Mapping[str, str]) -> str:

@@ -355,8 +355,8 @@ def backward_lines(file: FusedFile, backward: Direction) -> list[str]:
     ]
     tensors = [port.name for port in file.backward_values if port.is_tensor]
     body = [f"{', '.join(tensors)}{',' * (len(tensors) == 1)} = ctx.saved_tensors"] if tensors else []
-    used = file.texts["backward"].layout_inputs
-    body += [line for port in file.tangents.values() if (line := layout_line(port, used))]
+    layout_inputs = file.texts["backward"].layout_inputs
+    body += [line for port in file.tangents.values() if (line := layout_line(port, layout_inputs))]
     values = [port.name if port.is_tensor else f"ctx.{port.name}" for port in backward.inputs]
     results = [name for name, _ in function_results(file, backward)]
     first_tangent = next(iter(file.tangents.values())).name
@@ -378,9 +378,9 @@ def backward_lines(file: FusedFile, backward: Direction) -> list[str]:
     ]
 
 
-def layout_line(port: CodePort, used: frozenset[str]) -> str:
+def layout_line(port: CodePort, layout_inputs: frozenset[str]) -> str:
     """Return the line that lays an input out as the kernels read it, or '' if none is needed."""
-    if not port.is_tensor or port.name not in used or not port.shape:
+    if not port.is_tensor or port.name not in layout_inputs or not port.shape:
         return ""
     if is_contiguous(port):
         return f"{port.name} = {port.name}.contiguous()"

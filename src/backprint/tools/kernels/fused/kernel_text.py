@@ -193,7 +193,7 @@ class _Substitution(ast.NodeTransformer):
         """Return the expression of a name, if it has one."""
         # a name of `configurations_and_grid` for a number of the configuration: META_XBLOCK -> meta['XBLOCK']
         if node.id.startswith("META_"):
-            return ast.parse(f"meta[{node.id[5:]!r}]", mode="eval").body
+            return ast.parse(f"meta[{node.id.removeprefix('META_')!r}]", mode="eval").body
         return ast.parse(self.values[node.id], mode="eval").body if node.id in self.values else node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:  # as above

@@ -7,6 +7,7 @@ Words of this file:
 - target: the name of the GPU that Inductor writes for, `cuda:90`.
 - `make_inputs(size)` returns the program's arguments for a number; None for a program of captured sizes.
 - symbol: a size that stays symbolic; a condition is what must hold of symbols, as an expression of Python.
+- partition "min-cut": what a forward saves for its backward is chosen as torch.compile chooses it.
 - a FusedText is a direction as a function of Python, with its kernels. `text.results` are expressions of what the
   function returns, one for each output of the direction.
 """
@@ -47,7 +48,6 @@ def lower_inputs(function: Callable[..., Any], inputs: Any, name: str | None, ta
     """Return a function or a module in Inductor's kernels, for the sizes of these inputs; `name` is that of the
     function in the file, None for the program's own."""
     call = call_of(inputs)
-    # "min-cut" is how torch.compile chooses what is saved for the backward
     captured = capture(function, args=call.args, kwargs=dict(call.kwargs), partition="min-cut")
     return lower_capture(captured, name or name_of(function, "program"), target, function)
 
@@ -89,6 +89,7 @@ def changing_dimensions(
     shapes: dict[str, dict[int, Sequence[int]]] = {}
     for size in sizes:
         call = call_of(make_inputs(size))
+        # only for the shapes of the inputs
         captured = capture(function, args=call.args, kwargs=dict(call.kwargs), engine="aot")
         for port in captured.pairs[0].forward.inputs:
             if isinstance(port.spec, TensorSpec):
@@ -164,7 +165,16 @@ def lower_capture(
         without_grad=tuple(without_grad(pair)),
     )
     lower_again = partial(lower_capture, name=name, target=target, function=function, make_inputs=make_inputs)
-    return LoweredGraph(file_source(file), name, function, make_inputs, captured, _face_of(file), file, lower_again)
+    return LoweredGraph(
+        source=file_source(file),
+        name=name,
+        function=function,
+        make_inputs=make_inputs,
+        capture=captured,
+        face=_face_of(file),
+        file=file,
+        again=lower_again,
+    )
 
 
 def only_pair(captured: Capture) -> Pair:
@@ -272,10 +282,12 @@ def bounds(conditions: Iterable[str], symbols: Mapping[str, str]) -> list[str]:
         relation = match["relation"]
         if relation in ("<", "<="):
             most = limit - 1 if relation == "<" else limit
+            # `limit` where there is no bound yet: `most // factor` is not above it
             upper_bounds[name] = min(most // factor, upper_bounds.get(name, limit))
         else:
             least = limit + 1 if relation == ">" else limit
-            lower_bounds[name] = max(-(least // -factor), lower_bounds.get(name, 0))  # rounded up
+            # rounded up; 0 where there is no bound yet: no size is below it
+            lower_bounds[name] = max(-(least // -factor), lower_bounds.get(name, 0))
     return [
         *(f"{name} >= {limit}" for name, limit in lower_bounds.items()),
         *others,

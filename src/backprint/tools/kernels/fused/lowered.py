@@ -71,6 +71,7 @@ class LoweredGraph(Lowered):
         moves."""
         kernels = [counted(len(self.file.texts[item.name].kernels), "kernel") for item in self.directions()]
         sizes = f"every {' and '.join(self.file.symbols)}" if self.file.symbols else "the captured sizes"
+        # "2 kernels forward, 1 kernel backward", or "2 kernels forward"
         lines = [
             f"{self.name}: {' forward, '.join(kernels)} {'backward' if self.file.backward else 'forward'}, of "
             f"{self.file.compiler}, for {sizes}"
@@ -95,6 +96,7 @@ class LoweredGraph(Lowered):
     def build(self, capability: int = 90) -> tuple[BuiltFunction, ...]:
         """Return PTX and cubin of the kernels for a GPU of a compute capability, 80 or 90, that need not be there."""
         module = self.load()
+        # `fn`: the kernel inside of its autotuner
         return tuple(
             compile_function(getattr(module, kernel.name).fn, kernel.name, *_compile_arguments(kernel), capability)
             for kernel in self.file.kernels
@@ -146,13 +148,13 @@ class LoweredGraph(Lowered):
         Capture's recipes make with another seed. Of a program that draws, they are those of the captured graphs, whose
         draws can be read."""
         if self.make_inputs is not None:
-            captured = max(example_sizes(self.capture.pairs[0].forward).values(), default=1)
-            taken = sizes or self.file.accepted_sizes(SIZES) or [captured]
+            captured_size = max(example_sizes(self.capture.pairs[0].forward).values(), default=1)
+            taken = sizes or self.file.accepted_sizes(SIZES) or [captured_size]
             return [case_of_function(self, f"size {size}", self.make_inputs(size)) for size in taken]
         known = self.capture.recipes
         values = known.make()
-        drawn = {name: redraw(recipe, self.capture.seed + 1) for name, recipe in known.recipes.items()}
-        others = Inputs(drawn, known.exact, known.seed).make()
+        redrawn = {name: redraw(recipe, self.capture.seed + 1) for name, recipe in known.recipes.items()}
+        others = Inputs(redrawn, known.exact, known.seed).make()
         return [
             case_of_capture(self, "the captured inputs", values, use_graphs=self.draws),
             case_of_capture(self, "other inputs", others, use_graphs=self.draws),

@@ -160,6 +160,7 @@ class WrapperReader:
         layouts: dict[str, TensorLayout] = {}
         for statement in statements:
             match statement:
+                # not an argument, which `names` has already
                 case ast.Assign(targets=[ast.Name(id=new)], value=ast.Name(id=old)) if old not in self.names:
                     renamed[new] = old
                     layouts |= {new: layouts[old]} if old in layouts else {}
@@ -529,7 +530,7 @@ def _wrap_items(head: str, items: str, end: str, indent: str) -> list[str]:
 
 
 def matching_bracket(text: str) -> int:
-    """Return the place of the bracket that the last one closes."""
+    """Return the place of the bracket that the last one closes, 0 if there is none."""
     depth = 0
     for place in range(len(text) - 1, -1, -1):
         depth += (text[place] in ")]}") - (text[place] in "([{")
