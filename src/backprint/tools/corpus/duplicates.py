@@ -175,8 +175,8 @@ def _group_members(source: str, by: str, members: Iterator[_Member]) -> Dedup:
     for member in members:
         (with_key if member.key else without_key).append(member)
     groups = group_by_key(with_key, lambda member: member.key, lambda member: member.order)
-    unmatched = sorted(without_key, key=lambda member: member.id)
-    return Dedup(source, by, tuple(map(tuple, groups)), tuple(unmatched))
+    left_out = sorted(without_key, key=lambda member: member.id)
+    return Dedup(source, by, tuple(map(tuple, groups)), tuple(left_out))
 
 
 def check_arguments(source: Path, out: Path, by: str, files: str) -> None:
@@ -207,7 +207,8 @@ def members_of(source: Path, by: str) -> Iterator[_Member]:
 
 def _members_of_split(source: Path, by: str) -> Iterator[_Member]:
     """Yield the samples and parts that a split did not write, without keys, and then its parts, by their folders. A
-    part that equals another one is neither: `of` names the part that was written in its place."""
+    part that equals another one is neither: `of` names the part that was written in its place. A part's row has under
+    `part` its folder, '' if none was written."""
     written = False
     for part in all_parts(source):
         written = written or bool(part["part"])
@@ -216,31 +217,31 @@ def _members_of_split(source: Path, by: str) -> Iterator[_Member]:
             yield _Member(name, (), why=one_line(f"no part was written: {part['verdict']}, {part['detail']}"))
     with Ledger.reading(source) as ledger:
         yield from (_Member(row["id"], (), why="not done yet") for row in ledger.rows("state != 'done'"))
-    if written:
+    if written:  # else there is no sample to find, which would be an error
         yield from _members_of_folder(source, by)
 
 
 def _members_of_ledger(source: Path, by: str) -> Iterator[_Member]:
     """Yield the samples of a run: only those that have written a folder can be kept, and have a key."""
-    forward, backward = BY[by]
+    forward_column, backward_column = BY[by]
     with Ledger.reading(source) as ledger:
         for row in ledger.rows():
             why = _why_not_kept(source, row, by)
-            key = () if why else ("graphs", row[forward], row[backward] or "")
+            key = () if why else ("graphs", row[forward_column], row[backward_column] or "")
             size = row["input_bytes"] or row["disk_bytes"] or 0
             yield _Member(row["id"], key, row["verdict"] or "", _lacks_proof(row), size, one_line(why))
 
 
 def _why_not_kept(source: Path, row: Mapping[str, Any], by: str) -> str:
     """Return why the sample of a row in the ledger of a run cannot be kept; '' if it can."""
-    forward, _ = BY[by]
+    forward_column, _ = BY[by]
     if row["state"] != "done":
         return "not done yet"
     if row["verdict"] == "failed":
         return f"failed: {row['cause'] or row['detail'] or 'without a cause'}"
     if not (place_of(source, row) / RESULT).is_file():
         return "its folder does not exist"
-    if not row[forward]:
+    if not row[forward_column]:
         return "no graphs to compare" if by == "exact" else "the ledger has no hash of its graphs without sizes"
     return ""
 
@@ -300,6 +301,7 @@ def _graphnet_member(folder: Path, name: str, by: str) -> _Member:
     from backprint.tools.graphnet.read import sample_identity
 
     identity, elements = sample_identity(folder, exact=by == "exact")
+    # Elements in the place of bytes: they order samples of one key, and these all come from here.
     return _Member(name, ("code", _hex_digest(identity)), bytes=elements)
 
 

@@ -116,7 +116,7 @@ def export(
         rows = _rows_of_run(run, where, license, tally, watch)
         write_parquet(kinds, (tuple(row[name] for name in kinds) for row in rows), graphs)
         if not tally.samples:
-            why = f": {tally.left_out[0][0]}: {tally.left_out[0][1]}" if tally.left_out else ""
+            why = "".join(f": {sample}: {reason}" for sample, reason in tally.left_out[:1])
             raise UsageError(f"{run}: no sample with graphs to write{why}")
         name = run.resolve().name
         card.writelines(f"{line}\n".encode() for line in card_lines(name, where, license, tally))

@@ -224,9 +224,9 @@ def _kind_of(column: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """All rows of the report with all columns, read from the ledger at each iteration, one at a time. `place` and
-    `where` are those of `report`, `folder` is the run's and `source` that of its corpus; `groups` are the samples with
-    equal keys, of which the first is no duplicate."""
+    """All rows of the report with all columns, read from the ledger at each iteration, one at a time. `place`, `where`
+    and `base` are those of `report`, `folder` is the run's and `source` that of its corpus; `groups` are the samples
+    with equal keys, of which the first is no duplicate."""
 
     place: Path
     where: tuple[str, ...]
@@ -249,8 +249,8 @@ class _Rows:
                     yield (*cells, proved[id], first.get(id, ""), *self.files(row))
 
     def files(self, row: Mapping[str, Any]) -> tuple[str, str]:
-        """Return the paths of a sample's code and of its page, '' where there is none: in the run's folder, or else in
-        the corpus, where verbs such as `verify` leave the sample."""
+        """Return the paths of a sample's code and of its page (of two places each, the first that is there), '' where
+        there is none: in the run's folder, or else in the corpus, where verbs such as `verify` leave the sample."""
         for place in (place_of(self.folder, row), source_of(self.source, row)):
             code = (place / "pair_0" / "forward" / "model.py", place / GRAPHNET.main)
             pages = (place / "page.html", place.with_name(f"{place.name}.html"))

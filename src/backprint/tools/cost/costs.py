@@ -9,6 +9,11 @@ A Step is one call of an operator: a name, `target` (`aten.mm.default`), argumen
 returns: a TensorSpec, a tuple of specs, or None where the type is not known. `specs` is the spec of each value by its
 name. An argument is a number, a `Ref` (another value, by its name), or a `List` of arguments. A Graph's `results` are
 such arguments too, one for each port of its `outputs`. Sizes are integers or, in a graph with symbolic sizes, texts.
+
+The graphs of a training step follow one another as Runs, and their steps are numbered from 0 on through all of them. A
+Link says that the result `port` (a role and a name) of Pair `source` feeds the input `name` of Pair `target`; None
+in the place of a Pair is the caller. The `echo` of a backward's step names values of the forward: if it is of kind
+`gradient of`, the step belongs to the node of autograd that computes their gradients.
 """
 
 from __future__ import annotations
@@ -129,7 +134,8 @@ def convolution_backward(step: Step, specs: Specs, groups: int = 1) -> int:
         return 0
     # The multiply-adds for each pair of an input's and an output's channel: all positions at which the kernel is put,
     # of all samples, times its size.
-    positions = math.prod((input if argument(step, 7) is True else gradient)[2:]) * gradient[0] * math.prod(weight[2:])
+    transposed = argument(step, 7) is True
+    positions = math.prod((input if transposed else gradient)[2:]) * gradient[0] * math.prod(weight[2:])
     channels_for_input, channels_for_weight = math.prod(weight[:2]), input[1] * gradient[1] // groups
     return sum(
         2 * positions * channel_count
@@ -501,7 +507,7 @@ def read_at(step: Step, place: int | str, name: str, specs: Specs) -> int:
         count = sum(tensor.numel for tensor in tensors_in(step.spec))
     else:
         count = numel_of(argument(step, index_place), specs)
-    if operator in BAGS:
+    if operator in BAGS:  # a row for each index
         count *= shape(argument(step, 0), specs)[-1]
     return min(most, count * ITEMSIZE[spec.dtype])
 
@@ -813,7 +819,8 @@ class Lives:
         values before."""
         sizes = {key: self.living[key].bytes for key in each_storage(values.get(first_of(step)))}
         rows = _sizes_made(step, values, specs, sizes)
-        like = LiveSpan("", run.direction, 0, time, time, "temporary", run.pair)
+        # `add` puts in the name and the bytes of each.
+        like = LiveSpan("", run.direction, 0, first=time, last=time, role="temporary", pair=run.pair)
         self.add(((label, size) for label, size in rows if label not in reused), like)
         storages = fresh(key_of(like, step.name), specs.get(step.name))
         if reused:
@@ -848,7 +855,7 @@ class Lives:
             role = port.role if port.role in ("tangent", *HELD) else "input"
             # A tangent of the caller's is there when the backward begins; what the caller holds throughout, from 0 on.
             first = run.start if role == "tangent" else 0
-            like = LiveSpan("", run.direction, 0, first, self.end, role, run.pair)
+            like = LiveSpan("", run.direction, 0, first, last=self.end, role=role, pair=run.pair)
             self.add(sizes_in(port.local, port.spec), like)
             storages = fresh(key_of(like, port.local), port.spec)
             if role != "tangent":
@@ -1060,7 +1067,7 @@ def _lists_of(step: Step) -> Iterator[tuple[str, str]]:
     """Yield (storage, value that it is computed from) for each storage that a call on lists of tensors makes. A
     `_foreach_` returns one list, of its first argument (`_foreach_add[2]`); a `_fused_` returns one for each argument
     that is a list (`_fused_adam[0][2]`)."""
-    fused = ".".join(step.target.split(".")[1:2]).startswith("_fused_")
+    fused = step.target.partition(".")[2].startswith("_fused_")
     lists = [value.items if isinstance(value, List) else () for value in step.args]
     for position, items in enumerate(lists if fused else lists[:1]):
         for index, item in enumerate(items):

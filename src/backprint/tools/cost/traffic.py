@@ -79,15 +79,15 @@ def bytes_sent(kind: str, step: Step, size: int) -> float:
     if not isinstance(spec, TensorSpec):
         return 0.0
     received = float(spec.nbytes)
-    others = (size - 1) / size
+    share_of_others = (size - 1) / size
     match kind:
         case "all_reduce":
-            return 2 * others * received
+            return 2 * share_of_others * received
         case "reduce_scatter_tensor":
             return (size - 1) * received
         case "broadcast":
             return received
-    return others * received
+    return share_of_others * received
 
 
 def bytes_by_group(rows: Iterable[Traffic]) -> dict[str, int]:

@@ -9,7 +9,9 @@ difference that is named.
   the order of independent steps; the hash is of that text.
 - `Wired` is a graph whose values are numbers: its inputs first, then its steps, from `first` on.
 - `Matching` has the matched values of two graphs: `to_b` from those of a to those of b, and `to_a` back.
-- `Forward` has the matches of two forwards, by name, for the comparison of their backwards.
+- `Forward` has the matches of two forwards, by name, for the comparison of their backwards; what it has of each of the
+  two graphs is a pair, of a and of b.
+- `Numbers` has the labels of values: equal labels mean alike. All graphs of two Pairs share one.
 - A recipe says how an input is made again: `kind`, geometry, and `facts`; one of kind `exact` has its data as bytes.
 """
 
@@ -238,9 +240,9 @@ def _compare_graphs(
     matching = Matching(number_graph(before, numbers, numbers_a), number_graph(after, numbers, numbers_b), numbers)
     same, only_sizes = left == right, False
     if not same:
-        small_left, numbers_a = numbered_walk(before, sizes=False)
-        small_right, numbers_b = numbered_walk(after, sizes=False)
-        only_sizes = small_left == small_right
+        left_without_sizes, numbers_a = numbered_walk(before, sizes=False)
+        right_without_sizes, numbers_b = numbered_walk(after, sizes=False)
+        only_sizes = left_without_sizes == right_without_sizes
     if same or only_sizes:
         _match_by_number(matching, numbers_a, numbers_b)
         outputs = {at: at for at in range(len(before.outputs))}  # equal canonical forms have equal orders of outputs
@@ -465,9 +467,8 @@ def renamed_modules(matching: Matching, steps: Sequence[tuple[int, int]]) -> tup
     modules_a = [matching.a.module(matching.a.first + a) for a, _ in steps]
     modules_b = [matching.b.module(matching.b.first + b) for _, b in steps]
     lefts, rights = set(modules_a), set(modules_b)
-    rows = dict.fromkeys(
-        row for row in zip(modules_a, modules_b, strict=True) if row[0] not in rights and row[1] not in lefts
-    )
+    names = zip(modules_a, modules_b, strict=True)
+    rows = dict.fromkeys((left, right) for left, right in names if left not in rights and right not in lefts)
     return tuple(row for row in rows if all(row))
 
 

@@ -96,9 +96,9 @@ def _change_rows(diff: Diff, everything: bool) -> Iterator[tuple[str, ...]]:
     if not diff.links:
         yield "", "", "the pairs are joined in another way"
     for pair in diff.pairs:
-        several = f"pair {pair.after if pair.before is None else pair.before}, " if len(diff.pairs) > 1 else ""
+        pair_label = f"pair {pair.after if pair.before is None else pair.before}, " if len(diff.pairs) > 1 else ""
         for graph in pair.graphs:
-            label = f"{several}{graph.direction}"
+            label = f"{pair_label}{graph.direction}"
             before, after = graphs_of(diff, pair, graph.direction)
             if before is None or after is None:
                 side = before or after
@@ -106,6 +106,7 @@ def _change_rows(diff: Diff, everything: bool) -> Iterator[tuple[str, ...]]:
                 yield label, "", f"only {only}, {number_of(len(side.steps) if side else 0, 'step')}"
             elif not graph.same:
                 first = pair.graphs[0]  # the forward, which shows what is renamed in both directions
+                # A direction that only one side has has the hash '' on the other.
                 forward = first if graph is not first and all(first.hashes) else None
                 yield from _rows_of_graph(label, graph, before, after, forward, everything)
 
@@ -121,7 +122,7 @@ def _rows_of_graph(
         more = [f"… and {len(lines) - len(shown)} more"] if len(shown) < len(lines) else []
         yield label, _where(group.name, len(group.modules)), "<br>".join((*shown, *more))
     for group in port_groups(graph, before, after):
-        line = group.lines[0]
+        [line] = group.lines  # a change of a port is one line
         if forward is None or line.kind != "renamed":
             yield label, _where(group.name, len(group.modules)), f"{MARKS[line.kind]} {_code(shortened(line.text))}"
     for order in graph.orders:

@@ -110,8 +110,8 @@ def number_graph(graph: Graph, numbers: Numbers, canonical_order: Iterable[str])
     takes += [tuple(places[name] for name in used(step)) for step in graph.steps]
     users: list[list[tuple[int, int]]] = [[] for _ in takes]
     for value, arguments in enumerate(takes):
-        for count, argument in enumerate(arguments):
-            users[argument].append((value, count))
+        for place, argument in enumerate(arguments):
+            users[argument].append((value, place))
     for port, result in zip(graph.outputs, graph.results, strict=True):
         output_number = number_of((port.role, port.name), numbers) if port.role != "saved" else SAVED
         for name in refs(result):
@@ -150,8 +150,9 @@ class StepForm(NamedTuple):
 
 
 class _NamelessForms:
-    """What steps and types are without the names of one graph: symbols are numbered as its inputs and steps use
-    them."""
+    """What steps and types are without the names of one graph: symbols are numbered as its inputs and steps use them
+    (`symbols`). `hashes` are those of its subgraphs, and `versions` has how often a value had been changed in place
+    when a step takes it, by the step's number and the value's name."""
 
     def __init__(self, graph: Graph) -> None:
         self.hashes = {name: sub.hash() for name, sub in graph.subgraphs}
@@ -476,6 +477,7 @@ def _shared_neighbors(matching: Matching, a: int, b: int) -> tuple[int, bool]:
     """Return how many arguments and users of two steps are matched with each other; and whether the arguments all are,
     and the users are but for those that are open on both sides."""
     lefts, rights = matching.a.takes[a], matching.b.takes[b]
+    # Not strict: with another number of arguments, they are not all matched.
     arguments = sum(matching.to_b.get(left) == right for left, right in zip(lefts, rights, strict=False))
     users_a = Counter(matching.users_in_b(a))
     users_b = Counter(
@@ -521,7 +523,7 @@ def _match_replaced(matching: Matching) -> None:
 class Forward:
     """The matches of two forwards, for matching their backwards; without a Matching there are none. Dictionaries have
     the names in the first forward, with those in the second: of `saved` ports, of inputs (`renamed`), of `modules` and
-    of `layers`."""
+    of `layers`. `echoes` and `items` are pairs, of the first forward and of the second."""
 
     def __init__(self, matching: Matching | None = None) -> None:
         self.saved: dict[str, str] = {}

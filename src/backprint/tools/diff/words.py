@@ -5,7 +5,8 @@
   None where a side does not have it, and `parts` is what differs of it. It `follows` if it differs only because a value
   that it takes has another type. A backward's step is `recomputed` if it computes a value of the forward again.
 - `PortChange`: the same of an input or output of a graph.
-- `GraphDiff`, `PairDiff`: one direction of a Pair, and a Pair, on both sides.
+- `GraphDiff`, `PairDiff`: one direction of a Pair, and a Pair, on both sides. The hash of a direction that a side does
+  not have is ''.
 - Of a Step, `spec` is the type of its result and `source` the line and the module that called it. Of a Port, `local` is
   its name in the graph.
 
@@ -102,9 +103,9 @@ def linked_places(capture: Capture) -> list[tuple[object, ...]]:
     places: list[tuple[object, ...]] = []
     for link in capture.links:
         source, target = link.source, link.target
-        left = _port_place(capture, source, link.port.role, link.port.name)
-        right = _port_place(capture, target, "", link.name) if target is not None else None
-        places.append((source, link.port.role, left, target, right))
+        source_place = _port_place(capture, source, link.port.role, link.port.name)
+        target_place = _port_place(capture, target, "", link.name) if target is not None else None
+        places.append((source, link.port.role, source_place, target, target_place))
     return places
 
 
@@ -382,6 +383,7 @@ class _ChangeWriter:
             return {"value": f"comes from {_instead(maker_a, maker_b)}"}
         before = f"{show_spec(port_a.spec)} from {maker_a}" if has_maker_a else maker_a
         after = f"{show_spec(port_b.spec)} from {maker_b}" if has_maker_b else maker_b
+        # The value's text says the types, so "type" has none of its own.
         return {"type": "", "value": f"is {after}, before: {before}"}
 
     def maker(self, side: int, place: int) -> str:
@@ -477,8 +479,8 @@ FEW_WORDS = 60
 def answer_line(diff: Diff) -> str:
     """Return what changed in one line: bytes that are saved, FLOPs, and the steps of each direction."""
     if diff.same:
-        names = any(graph.modules for pair in diff.pairs for graph in pair.graphs)
-        renamed = "; modules have other names" if names else ""
+        has_renamed = any(graph.modules for pair in diff.pairs for graph in pair.graphs)
+        renamed = "; modules have other names" if has_renamed else ""
         return f"no differences between the graphs (equal hashes){renamed}"
     totals = [f"{name} {_costs_text(cost, text)}" for name, cost, text in cost_rows(diff)]
     if len(diff.pairs) > 1:
@@ -654,7 +656,7 @@ def group_lines(groups: Sequence[_ChangeGroup], everything: bool) -> Iterator[st
 
 
 def port_lines(groups: Sequence[_ChangeGroup], everything: bool) -> Iterator[str]:
-    """Yield the lines of changed ports."""
+    """Yield the lines of changed ports; a group has one line (`port_groups`)."""
     most = len(groups) if everything else MOST_GROUPS
     for group in groups[:most]:
         line, count = group.lines[0], times_text(len(group.modules))

@@ -86,8 +86,8 @@ def outcome_of(pool: Pool, task: Task, on_stage: Callable[[str], None]) -> TaskO
     tries = 0
     while True:
         while not pool.free():
-            pool.events(0.5)
-        pool.submit(task, {})
+            pool.events(0.5)  # the worker is starting, or being replaced
+        pool.submit(task, options={})  # none besides the pool's
         tries += 1
         outcome: TaskOutcome | None = None
         while outcome is None:

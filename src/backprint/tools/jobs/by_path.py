@@ -131,7 +131,7 @@ def answer_of(verb: str, path: Place, options: Mapping[str, Any], allow: Sequenc
     calls.check_load(path)
     check_sequence("allow", allow)
     place = Path(path)
-    if format_of(place) in (None, BACKPRINT):
+    if format_of(place) in (None, BACKPRINT):  # None: no sample, as `load` says
         api.load(place, allow)  # so that what is wrong with its metadata is said at once; it runs nothing
     sent = {"verb": verb, "allow": list(allow), "options": dict(options)}
     return ask("backprint.tools.jobs.by_path:run_and_answer", place, sent, timeout)

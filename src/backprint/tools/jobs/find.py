@@ -219,8 +219,10 @@ def check_samples(places: Collection[Path]) -> None:
     for place in places:
         if not place.is_dir():
             raise UsageError(f"{place}: {_no_folder(place)}")
-        damaged = any(place.glob("pair_*")) or any(os.path.lexists(place / name) for name in (CAPTURE, *GRAPHNET_FILES))
-        if damaged or next(search(place, ""), None) is not None:
+        # One of these makes it a sample, if a damaged one: its reader says what is missing.
+        names = (CAPTURE, *GRAPHNET_FILES)
+        has_files = any(place.glob("pair_*")) or any(os.path.lexists(place / name) for name in names)
+        if has_files or next(search(place, ""), None) is not None:
             continue
         if has_dump(place):
             raise UsageError(f"{place}: {DUMP_IS_NO_SAMPLE}")
@@ -250,7 +252,7 @@ def check_sample(place: Path) -> None:
     check_samples((place,))
     if any((place / name).exists() for name in MAIN) or any(place.glob("pair_*")):
         return
-    for folder in place.absolute().parents[:2]:
+    for folder in place.absolute().parents[:2]:  # of `pair_0` and `pair_0/forward`
         if (folder / CAPTURE).is_file():
             raise UsageError(f"{place} is a part of a sample: name the sample, {os.path.relpath(folder)}")
     below = [str(place / path) for path in search(place, "")]
@@ -291,6 +293,7 @@ def _job_of(source: Path, path: str, name: str) -> Job:
     family = first if slash else ""
     if wrong := _unusable(source, path):
         cause, detail = wrong
+        # The name in the place of the path, which may be no valid text; nothing is read there.
         return Job(name, name if path else "", family, cause=cause, detail=printable(detail))
     kind = BACKPRINT if BACKPRINT.has_sample(folder) else GRAPHNET
     try:

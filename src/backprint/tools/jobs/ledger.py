@@ -108,7 +108,7 @@ def row_or_failure(row: Any) -> dict[str, Any]:
     try:
         return check_row(row)
     except UsageError as error:
-        return failure(NO_ROW, str(error), "done")
+        return failure(NO_ROW, str(error), stage="done")
 
 
 def check_row(row: Any) -> dict[str, Any]:
@@ -325,6 +325,7 @@ class Ledger:
         """Add new samples as `todo`, and reset those whose source has changed. Return how many samples these are."""
         before = self.connection.total_changes
         names = ", ".join((*GIVEN, *KNOWN_BEFORE))
+        # The state is `todo`, and there were 0 attempts.
         fresh = f"insert into samples ({names}) values (?, ?, ?, ?, ?, 'todo', 0, ?, ?)"
         # What a verb has written stays until the sample is done again.
         again = (

@@ -55,6 +55,7 @@ def merge_runs(out: Path, shards: Sequence[Path], copy: bool = False) -> MergedR
         ledger = stack.enter_context(open_run(out / NAME, new_facts() | facts))
         for shard in shards:
             for entry in sorted(shard.iterdir()):
+                # Rows of ledgers follow (`_write_rows`); of WORK, which has the lock, only the logs are taken.
                 if not entry.name.startswith("ledger.") and entry.name != WORK:
                     _take(entry, out / entry.name, copy)
             if (logs := shard / WORK / "logs").is_dir():

@@ -98,11 +98,11 @@ def _place_error(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
     """Return the error that says what is wrong with OUT, and the next step: it is removed, a file in it is, its ledger
     is, or it cannot be written to. Which one is found by looking, because one cause has many errors."""
     # No space or no permission: OUT may never have been there, so it was not removed.
-    is_closed = isinstance(error, OSError) and error.errno in (*NO_SPACE, *NO_PERMISSION)
-    if not out.is_dir() and not is_closed:
+    is_unwritable = isinstance(error, OSError) and error.errno in (*NO_SPACE, *NO_PERMISSION)
+    if not out.is_dir() and not is_unwritable:
         return PlaceError(f"{out} was removed while the run went on: the same command begins anew")
-    error_now = None if is_closed else _write_error(out)
-    if not is_closed and error_now is None:
+    error_now = None if is_unwritable else _write_error(out)
+    if not is_unwritable and error_now is None:
         if isinstance(error, FileNotFoundError) and (out / NAME).exists():
             return PlaceError(f"{error.filename} was removed while the run went on: the same command goes on from here")
         if not isinstance(error, OSError) and not (out / NAME).exists():
@@ -139,7 +139,7 @@ def place_folder(staged: Path | None, place: Path, out: Path) -> None:
     """
     if (place / RESULT).is_file():
         (place / RESULT).unlink()  # first, so that an old result which is half removed is no sample
-        # A sample in a folder of that name, where the trees of other samples go (`task.TREES`)
+        # A sample in a folder of that name, where the trees of other samples go.
         below_tree = place.relative_to(out).parts[:1] in {(name,) for name in TREE_NAMES}
         for entry in list(place.iterdir()):
             if not _belongs_to_others(entry, below_tree):

@@ -197,7 +197,8 @@ class Pool:
         return [*events, *self.replace_lost(worker, "its worker ended")] if child.gone else events
 
     def events_of(self, worker: Worker, message: Any) -> list[Event]:
-        """Return the events of one worker's message (their form: `worker`); a row ends the worker's sample."""
+        """Return the events of one worker's message (their form: `worker`); a row ends the worker's sample, and comes
+        with the last that was printed (`log`), and whether another try is fair (`again`)."""
         task, staging = worker.task, worker.staging
         match message:
             case {"ready": dict(versions)}:
@@ -222,7 +223,7 @@ class Pool:
                 raise BackprintError(f"no worker can start: {printed[-1] if printed else why}")
         if worker.task is None or worker.staging is None:
             return []
-        row = failure("worker lost", f"{why} ({end.cause})", "read")
+        row = failure("worker lost", f"{why} ({end.cause})", stage="read")
         return [TaskOutcome(worker.task, worker.name, row, worker.staging / "sample", "", again=True)]
 
 

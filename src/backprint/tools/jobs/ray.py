@@ -101,8 +101,9 @@ def nodes(ray: Any) -> list[Mapping[str, float]]:
 
 
 def limits_on(ray: Any, timeout: float = 600.0, memory: float | None = None, disk: float | None = None) -> Limits:
-    """Return the limits of each sample, from GiB; the default of memory is a fair share of the smallest node. Refuse
-    more than the largest has. A node that does not say its memory counts as one of 4 GiB."""
+    """Return the limits of each sample, from GiB; the default of memory is a core's part of 90% of the node with the
+    least for each core, as `limits_of` takes 90% of this machine's. Refuse more than the largest node has. A node that
+    does not say its memory counts as one of 4 GiB."""
     memory_per_core = [node.get("memory", 4 * GIB) / node["CPU"] for node in nodes(ray)]
     largest_node = max(node.get("memory", 4 * GIB) for node in nodes(ray))
     memory_limit = int(min(memory_per_core) * 0.9) if memory is None else int(memory * GIB)
@@ -165,7 +166,7 @@ class Cluster:
             raise BackprintError(f"no node of the Ray cluster can work: {reason}") from error
         except self.ray.exceptions.RayError as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            row = failure("worker lost", f"its node, or its process there, was lost: {reason}", "read")
+            row = failure("worker lost", f"its node, or its process there, was lost: {reason}", stage="read")
             return TaskOutcome(task, "ray", row, again=True, alone=False)
         return TaskOutcome(task, worker, row, Path(place), log, again)
 

@@ -266,7 +266,7 @@ def search(plan: RunPlan, ledger: Ledger) -> None:
         shard=shard,
     )
 
-    def good() -> Iterator[Any]:
+    def jobs_of_verb() -> Iterator[Any]:
         """Yield the samples that are for this verb; note those that cannot be used, which get their failure below."""
         for job in jobs:
             if kinds and job.kind not in kinds and not job.cause:
@@ -275,7 +275,7 @@ def search(plan: RunPlan, ledger: Ledger) -> None:
                 broken.append(job)
             yield job
 
-    ledger.add(good())
+    ledger.add(jobs_of_verb())
     ledger.write_families(families(ledger.families()))
     with ledger.transaction():
         for job in broken:

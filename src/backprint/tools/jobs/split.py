@@ -24,6 +24,7 @@ def split_sample(sample: Path, out: Path, by: str, data: str = "seed", allow: Se
         folder = out / (f"pair_{part.pair}" if len(capture.pairs) > 1 else "") / f"part_{part.index:03}"
         row = row_of(sample, folder, part)
         if part.verdict.verdict in GOOD:
+            # With `exact`, the part has its data by `split_capture`, and `seed` keeps it.
             api.save(part.capture, folder, "none" if data == "none" else "seed", allow=allow, overwrite=True)
             yield row
         else:

@@ -87,7 +87,7 @@ def check_values(defaults: Options, given: Options) -> None:
         if name in ("allow", "targets"):
             check_sequence(name, value)
         if name == "requires_grad" and isinstance(value, str):
-            roles_with_grad(value)
+            roles_with_grad(value)  # raises for an unknown word
 
 
 def verb_of(text: str) -> Verb:
@@ -201,6 +201,7 @@ def capture_and_prove(task: Task, options: Options, staging: Path) -> Row:
     mode = None if task.kind == "backprint" else options["mode"]  # a saved graph has its own
     with stage("read"), _naming_missing_files(task):
         target = read_target(task.path, fake=fake, device=options["device"], mode=mode, trust=options["trust"])
+    # Only `aot` captures without values.
     capture, row = _capture_with(target, options, staging, "aot" if fake else options["engine"])
     if row["verdict"] in REFUTED and options["engine"] == "auto":
         capture, row = _capture_with_other(target, options, staging, capture, row)
@@ -208,6 +209,7 @@ def capture_and_prove(task: Task, options: Options, staging: Path) -> Row:
         with stage("layout"):
             source = task.path if task.kind == "graphnet" else None
             write_layout(capture, staging / TREES, tree_name(task.id), source)
+    # The tensors that require grad, each with the reason.
     asks = [[name, why] for name, why in with_grad(target, capture, options["requires_grad"])]
     return row | {"mode": mode, "asks": asks, "notes": [*map(one_line, target.notes), *row["notes"]]}
 
@@ -221,7 +223,7 @@ def _capture_with(target: Any, options: Options, staging: Path, engine: str) -> 
         capture = capture_target(target, engine=engine, fake=target.fake, requires_grad=options["requires_grad"])
     with stage("save"):  # which proves it first
         api.save(capture, staging, options["data"], power=options["power"], overwrite=True)
-    with stage("verify"):
+    with stage("verify"):  # that what was saved can be loaded
         stored = api.load(staging)
     if stored.verdict is None:
         raise SampleError(f"{staging}: was saved without a verdict")
@@ -445,7 +447,7 @@ def capture_columns(capture: Any) -> Row:
         gradients=len(gradients),
         input_bytes=sum(map(nbytes, inputs)),
         flops=cost.flops,
-        moved_bytes=min(cost.moved, MOST_FLOPS),
+        moved_bytes=min(cost.moved, MOST_FLOPS),  # as many as a column can count
         guards=len(capture.guards),
         operators=usage_of({"forward": forwards, "backward": backwards}),
         notes=[
