@@ -419,6 +419,12 @@ def inferred() -> Made:
         return nn.Linear(4, 4), (torch.randn(3, 4),)
 
 
+def reads_inferred() -> Made:
+    with torch.inference_mode():
+        outside = torch.ones(4)
+    return lambda x: x + outside, (torch.randn(3, 4),)
+
+
 def drawn(fn: Callable[[Tensor], Tensor]) -> Found:
     return Found(lambda: (fn, (torch.randn(4, 4),)), options={"engine": "eager"})
 
@@ -436,6 +442,7 @@ CRASHES = {
     "20 alpha_dropout": drawn(lambda x: F.alpha_dropout(x, 0.5)),
     "20 fractional_max_pool2d": drawn(lambda x: F.fractional_max_pool2d(x.view(1, 1, 4, 4), 2, output_size=(2, 2))),
     "20 a model made in inference mode": Found(inferred, refused="inference"),
+    "20 a tensor of a closure made in inference mode": Found(reads_inferred, refused="made in inference mode"),
     "20 a dict by parameter": on(lambda s, x: x @ s.w * s.t[s.w], lambda s: setattr(s, "t", {s.w: 2.0})),
 }
 

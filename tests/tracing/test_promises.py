@@ -312,6 +312,20 @@ def test_requires_grad_by_name_mask_and_mapping() -> None:
         assert [port.name for port in capture.pairs[0].backward.outputs] == ["y"]
 
 
+def test_requires_grad_by_any_name_of_a_tensor_that_is_passed_twice() -> None:
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        return x * y
+
+    x, number = torch.randn(2), torch.arange(2)
+    for asked in (["y"], {"y": True}, {"x": True}):
+        assert bp.capture(f, x, x, requires_grad=asked).pairs[0].backward is not None
+    assert bp.capture(f, x.requires_grad_(), x, requires_grad={"y": False}).pairs[0].backward is None
+    with pytest.raises(bp.errors.UsageError, match="says True and False of one tensor, which was passed as 'x'"):
+        bp.capture(f, x, x, requires_grad={"x": True, "y": False})
+    with pytest.raises(bp.errors.UsageError, match="names 'y', a int64 tensor"):
+        bp.capture(f, number, number, requires_grad=["y"])
+
+
 def test_requires_grad_by_role() -> None:
     model = nn.Linear(3, 2)
     model.bias.requires_grad_(False)

@@ -13,7 +13,7 @@ import torch
 
 from backprint._torch.autograd import current_node, next_sequence_number, sequence_number
 from backprint._torch.operators import HigherOrderOperator, schema_of
-from backprint.errors import CaptureError, UsageError
+from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
 from backprint.trace import frames
 from backprint.trace.custom import without_operator_bodies
@@ -58,8 +58,6 @@ def explaining_missing_derivative(program: Callable[[], CalledProgram]) -> Itera
     returns the program that runs in this block; it is called after an error."""
     try:
         yield
-    except UsageError:
-        raise
     except (RuntimeError, CaptureError) as error:
         match = MISSING_DERIVATIVE.search(str(error))
         if match is None:

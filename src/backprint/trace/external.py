@@ -100,8 +100,8 @@ class ExternalTensors:
     # ---- Tensors from outside
 
     def refuse(self, tensor: Tensor) -> None:
-        """Refuse a tensor from outside if its class is a subclass that cannot be observed, or if its storage is
-        freed."""
+        """Refuse a tensor from outside if its class is a subclass that cannot be observed, if its storage is freed, or
+        if it was made in inference mode."""
         if self._world is None and type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
             place = frames.place(frames.here(self._paths))
             raise CaptureError(f"the program works on a {type(tensor).__name__}{place}, which tracing cannot watch")
@@ -110,6 +110,13 @@ class ExternalTensors:
             raise CaptureError(
                 f"the program begins with a tensor of shape {list(tensor.shape)}{place} "
                 "whose storage was resized to less than its elements need, so it has no values: restore them first",
+                every_engine=True,
+            )
+        if tensor.is_inference():
+            place = frames.place(frames.here(self._paths))
+            raise CaptureError(
+                f"the program reads a tensor of shape {list(tensor.shape)}{place} that was made in inference mode, "
+                "so autograd cannot follow it: make it outside, or clone it first",
                 every_engine=True,
             )
 

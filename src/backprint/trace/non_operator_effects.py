@@ -266,7 +266,13 @@ def note_memory(seen: Observations, tensors: Iterable[Tensor], func: Any, where:
     with DisableTorchFunction():
         keys = [storage_id(part.untyped_storage()) for tensor in tensors for part in strided_parts(tensor)]
     for name in dict.fromkeys(name for key in keys for name in seen.memory.get(key, ())):
-        seen.flags.setdefault((name, MEMORY), (getattr(func, "__name__", "_base"), where))
+        seen.flags.setdefault((name, MEMORY), (_name_read(func), where))
+
+
+def _name_read(func: Any) -> str:
+    """Return the name of a function of tensors; of the one that reads an attribute (`Tensor._base.__get__`), the name
+    of the attribute."""
+    return str(func.__self__.__name__ if func.__name__ == "__get__" else func.__name__)
 
 
 MEMORY = "memory"

@@ -644,8 +644,6 @@ def choose_requires_grad(
     inputs = {named.name for named in tensors if named.role == "input" and can_require_grad(values[named.name])}
     # The parameters and buffers that require grad, which True and flags for the inputs leave so.
     state = {named.name for named in tensors if named.role != "input" and named.requires_grad}
-    # The names in a mapping are checked even where their flag is False.
-    mapping_keys: tuple[str, ...] = ()
     if requires_grad is None:
         return list(tensors) if any(named.requires_grad for named in tensors) else _with_requires_grad(tensors, inputs)
     if isinstance(requires_grad, bool):
@@ -656,25 +654,44 @@ def choose_requires_grad(
             named.name for named in tensors if named.role in roles and can_require_grad(values[named.name])
         }
         return _with_requires_grad(tensors, names_of_roles)
-    if isinstance(requires_grad, Mapping):
-        # A tensor that the mapping does not name stays as it is.
-        names_with_grad = {named.name for named in tensors if requires_grad.get(named.name, named.requires_grad)}
-        mapping_keys = tuple(requires_grad)
-    elif all(isinstance(item, bool) for item in requires_grad):
-        names_with_grad = _inputs_by_position(tensors, requires_grad) | state
-    else:
-        names_with_grad = set(requires_grad)
     # Any name of a tensor that was passed several times stands for it.
     first_name_by_name = {alias: named.name for named in tensors for alias in (named.name, *named.other_names)}
-    for name in (*names_with_grad, *mapping_keys):
-        _check_tensor_name(name, first_name_by_name)
-        first_name = first_name_by_name[name]
-        if first_name in names_with_grad and not can_require_grad(values[first_name]):
+    if isinstance(requires_grad, Mapping):
+        flags = _flags_by_first_name(requires_grad, first_name_by_name)
+        # A tensor that the mapping does not name stays as it is.
+        names_with_grad = {named.name for named in tensors if flags.get(named.name, named.requires_grad)}
+        given_names = [name for name, flag in requires_grad.items() if flag]
+    elif all(isinstance(item, bool) for item in requires_grad):
+        names_with_grad = _inputs_by_position(tensors, requires_grad) | state
+        given_names = list(names_with_grad)
+    else:
+        given_names = list(requires_grad)
+        for name in given_names:
+            _check_tensor_name(name, first_name_by_name)
+        names_with_grad = {first_name_by_name[name] for name in given_names}
+    for name in given_names:
+        tensor = values[first_name_by_name[name]]
+        if not can_require_grad(tensor):
             raise UsageError(
-                f"requires_grad names {name!r}, a {str(values[first_name].dtype)[6:]} tensor: "
+                f"requires_grad names {name!r}, a {str(tensor.dtype)[6:]} tensor: "
                 "only floating-point and complex tensors have gradients"
             )
-    return _with_requires_grad(tensors, {first_name_by_name[name] for name in names_with_grad})
+    return _with_requires_grad(tensors, names_with_grad)
+
+
+def _flags_by_first_name(requires_grad: Mapping[str, Any], first_name_by_name: Mapping[str, str]) -> dict[str, bool]:
+    """Return the flag of each tensor that a mapping names, by the tensor's first name. Refuse a name that is no
+    tensor's, and two flags for one tensor."""
+    flags: dict[str, bool] = {}
+    for name, flag in requires_grad.items():
+        _check_tensor_name(name, first_name_by_name)
+        first_name = first_name_by_name[name]
+        if flags.setdefault(first_name, bool(flag)) != bool(flag):
+            raise UsageError(
+                f"requires_grad says True and False of one tensor, which was passed as {first_name!r} and under other "
+                f"names, {name!r} among them: give one of them"
+            )
+    return flags
 
 
 def can_require_grad(tensor: Tensor) -> bool:
