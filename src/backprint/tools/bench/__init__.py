@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backprint.common.words import BENCH_DIRECTIONS, BenchDirectionWord
 
@@ -64,7 +64,12 @@ def run(
     `directions` are `"forward"`, `"backward"` and `"step"`, the two of a Pair as one. With `derivative`, the cell of
     each step says whether the compiled backward is the derivative of the compiled forward, both in float64. `threads`
     are for eager and compilers alike. With several `jobs`, timed parts take turns. With a `device`, samples are
-    captured anew there.
+    captured anew there. A graph has `timeout` seconds, and a sample `memory` and `disk` in GiB; `ray` is the address of
+    a Ray cluster to work on.
+
+    Of the samples, those whose id matches a pattern of `only` are taken, of these the first `limit`; `allow` names
+    custom operators that they may call. `restart` begins anew, and `retry` has verdicts and causes of finished samples
+    that are done again. `watch` is called with the events of the run (`launch`).
     """
     from backprint.tools.bench.launch import BenchPlan, Workplace, launch
     from backprint.tools.jobs import ignore
@@ -102,7 +107,8 @@ def minify_derivative(
     """Shrink the first Pair of a sample whose backward is not the derivative of its forward, and write it as a sample
     and as one Python file.
 
-    The result is the smallest part whose backward still is not, with the lines and the autograd.Function of the whole.
+    The result is the smallest part whose backward still is not, with the source lines and the autograd.Function that
+    it has in the whole Pair.
     `out` is the sample's folder, and the file is beside it: `out.py`. `graph` names another backward,
     `"pair_1 backward"`. The sample's graphs run in a process of their own, for `timeout` seconds at most.
     """
@@ -110,8 +116,16 @@ def minify_derivative(
     from backprint.tools.bench.minify_sample import minify_sample
 
     check_sequence("allow", allow)
-    options: dict[str, Any] = dict(timeout=timeout, memory=memory, allow=tuple(allow), overwrite=overwrite)
-    return minify_sample(sample, None, out, graph=graph, **options)
+    return minify_sample(
+        sample,
+        compiler=None,
+        out=out,
+        graph=graph,
+        timeout=timeout,
+        memory=memory,
+        allow=tuple(allow),
+        overwrite=overwrite,
+    )
 
 
 def minify(
@@ -130,8 +144,8 @@ def minify(
     """Shrink the first graph of a sample on which a compiler fails, and write it as a sample and as one Python file.
 
     `out` is the sample's folder, and the file is beside it: `out.py`. `graph` names another graph, `"pair_0 backward"`;
-    `tests` is how many smaller graphs are tried at most, `limit` the seconds of a test before one has failed, `timeout`
-    those of the whole. Each test runs in a process of its own.
+    `tests` is how many smaller graphs are tried at most. `limit` are the seconds of a test until one has failed, whose
+    own time then sets the limit; `timeout` are those of the search. Each test runs in a process of its own.
     """
     from backprint.common.text import check_sequence
     from backprint.tools.bench.minify_sample import minify_sample

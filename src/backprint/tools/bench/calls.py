@@ -123,7 +123,8 @@ class CompiledCalls:
     function: Callable[..., Any]
     values: list[Any]
     kinds: Sequence[Any]
-    """Eager's results, for what is left in freed memory."""
+    """Results of the kinds that the function returns, such as eager's: free memory of their sizes is filled before each
+    call."""
     written: Sequence[int] = ()
     """The places of inputs that eager writes into."""
     chance: random.Random = field(default_factory=lambda: random.Random(os.urandom(32)))
@@ -180,10 +181,11 @@ FEW_BYTES, TRACES = 2**16, 8
 """For a result of fewer bytes, so many tensors are filled and freed: it may get any of several free blocks."""
 
 
-def fill_free_memory(kinds: Sequence[Any]) -> None:
+def fill_free_memory(results: Sequence[Any]) -> None:
     """Leave NaN, or ones in integers, in memory that is free and of the sizes of these results: a result that the
-    compiled function does not write then shows. Without this, the memory might still have eager's results."""
-    plain = [value for value in kinds if isinstance(value, Tensor) and value.layout is torch.strided]
+    compiled function does not write then shows. Without this, the memory might still have eager's results. Small
+    results get several tensors each (TRACES)."""
+    plain = [value for value in results if isinstance(value, Tensor) and value.layout is torch.strided]
     freed = [
         torch.full_like(value, math.nan if value.is_floating_point() or value.is_complex() else 1)
         for value in plain
@@ -214,9 +216,10 @@ def _fits(value: Any, other: Any) -> bool:
         return value.layout is torch.sparse_coo  # its `copy_` takes another number of elements
     if has_distinct_elements(value):
         return True
-    sizes = [tensor.untyped_storage().nbytes() for tensor in (value, other)]
     return (
-        value.stride() == other.stride() and sizes[0] == sizes[1] and value.storage_offset() == other.storage_offset()
+        value.stride() == other.stride()
+        and value.untyped_storage().nbytes() == other.untyped_storage().nbytes()
+        and value.storage_offset() == other.storage_offset()
     )
 
 

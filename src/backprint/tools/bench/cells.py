@@ -148,6 +148,7 @@ class BenchCell:
 
 def cell_from_json(row: Mapping[str, Any]) -> BenchCell:
     """Return the cell of plain values; raise ValueError for values that no cell has."""
+    # A row without the judge's version is from before cells had one: 0.
     cell = from_plain(BenchCell, {"judge": 0, **row}, "the cell")
     if cell.outcome not in OUTCOMES:
         raise ValueError(f"the cell's outcome {cell.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")

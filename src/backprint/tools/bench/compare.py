@@ -49,7 +49,8 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class BenchChange:
-    """How a cell changed. `ratio` is the new time over the old, each as a multiple of eager's, in its interval."""
+    """How a cell changed: `kind` is one of KINDS, and the cell is None for a run that does not have it. `ratio` is the
+    new time over the old, each as a multiple of eager's, in its interval."""
 
     kind: str
     old: BenchCell | None
@@ -117,7 +118,8 @@ def _contents_text(run: BenchRun) -> str:
 def change_of(
     key: Key, before: Mapping[Key, BenchCell], after: Mapping[Key, BenchCell], threshold: float
 ) -> BenchChange:
-    """Return the change of one cell. A process that ended before any graph counts for all graphs of its sample."""
+    """Return the change of one cell. In the new run, a process that ended before any graph counts for all graphs of its
+    sample."""
     sample, _, compiler = key
     old, new = before.get(key), after.get(key)
     if new is None:
@@ -270,15 +272,16 @@ def history_of(runs: Sequence[BenchRun], *, threshold: float = 0.05) -> BenchHis
 def history_report(history: BenchHistory) -> Report:
     """Return the report of several runs: whether the newest is worse, in what, and each cell of each run."""
     means = _common_means(history)
-    drawn = {short: means[name] for name, short in short_names(means).items()}
+    means_by_short_name = {short: means[name] for name, short in short_names(means).items()}
     note = "Geometric means over the cells that are right and timed in every run."
+    picture = Picture("Speedup by run", note, "history", means_by_short_name, history.names)
     return Report(
         title="Bench history",
         answer=_answer(history),
         tables=(_runs_table(history, means), _changes_table(history)),
         rows=_cells_table(history),
         facts=_facts(history),
-        pictures=(Picture("Speedup by run", note, "history", drawn, history.names),) if drawn else (),
+        pictures=(picture,) if means_by_short_name else (),
     )
 
 

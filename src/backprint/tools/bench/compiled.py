@@ -152,52 +152,53 @@ def derivative_of_compiled(
             break
     least, largest = (choose(measured, key=lambda draw: draw.gap) for choose in (min, max))
     draw = largest if largest.gap > NO_ROUNDING else least
-    forward = max(draw.forward for draw in measured)
+    forward_distance = max(draw.forward for draw in measured)
     if draw.gap < draw.limit:
         other = not_linear(draw, call)
         if other is None:
-            return CompiledDerivative(DERIVATIVE, draw.left_out, draw.gap, forward)
+            return CompiledDerivative(DERIVATIVE, draw.left_out, draw.gap, forward_distance)
         draw, reason = other, "its backward is not linear in its tangents"
     else:
-        explained = _explained_gap(draw, forward)
+        explained = _explained_gap(draw, forward_distance)
         if explained is not None:
             return explained
         reason = draw.reason
     captured = check_pair(pair, values, program_seed, opaque, meant)
-    return _beside_captured(draw, reason, forward, captured)
+    return _beside_captured(draw, reason, forward_distance, captured)
 
 
-def _explained_gap(draw: Measured, forward: float) -> CompiledDerivative | None:
+def _explained_gap(draw: Measured, forward_distance: float) -> CompiledDerivative | None:
     """Return the verdict on a gap beyond the limit that is no fault of the gradients: rounding explains it, or
     differences, which need no formulas, agree with the gradients and not with forward-mode AD, whose formulas may be
-    wrong themselves. None for any other gap. `forward` is the largest distance of the forwards in all draws, which the
-    verdict has."""
+    wrong themselves. None for any other gap. `forward_distance` is the largest distance of the forwards in all draws,
+    which the verdict has."""
     if draw.gap <= ROUNDING * max(_rounding_of(draw.setting), draw.forward):
         why = f"gap {draw.gap:.0e}, which rounding of the inputs and of the compiled forward explains"
-        return CompiledDerivative(CANNOT_TELL, why, draw.gap, forward)
+        return CompiledDerivative(CANNOT_TELL, why, draw.gap, forward_distance)
     by_differences = _gap_by_differences(draw.setting, draw.gradients)
     if by_differences < min(LIMIT_BY_DIFFERENCES, AGREEING * draw.gap):
         why = f"by differences; gap {draw.gap:.0e} to PyTorch's forward-mode AD, which they refute"
-        return CompiledDerivative(DERIVATIVE, why, by_differences, forward)
+        return CompiledDerivative(DERIVATIVE, why, by_differences, forward_distance)
     return None
 
 
-def _beside_captured(draw: Measured, reason: str, forward: float, captured: Derivative) -> CompiledDerivative:
+def _beside_captured(draw: Measured, reason: str, forward_distance: float, captured: Derivative) -> CompiledDerivative:
     """Return the verdict on a draw whose gap is a fault: the compiler's if its gradients differ from the captured ones,
     else that of the captured backward, of which `captured` is the verdict. `reason` is what is wrong with the draw."""
     gap = draw.gap if math.isfinite(draw.gap) else None  # JSON has no infinity
-    known = CompiledDerivative(NOT_THE_DERIVATIVE, reason, gap, forward, captured.word)
+    verdict = CompiledDerivative(NOT_THE_DERIVATIVE, reason, gap, forward_distance, captured.word)
     if draw.differing:
         if captured.word == DERIVATIVE:
-            return known
-        return replace(known, detail=f"{reason}, which is {captured.word} ({captured.detail})")
-    if captured.word == DERIVATIVE and draw.gap > NO_ROUNDING:  # a formula of forward-mode AD is wrong, and refuted
-        return replace(known, word=DERIVATIVE, gap=captured.gap, detail=captured.detail, captured="")
+            return verdict
+        return replace(verdict, detail=f"{reason}, which is {captured.word} ({captured.detail})")
+    # A gap that no rounding makes, and `check_pair` has refuted it: a formula of forward-mode AD is wrong.
+    if captured.word == DERIVATIVE and draw.gap > NO_ROUNDING:
+        return replace(verdict, word=DERIVATIVE, gap=captured.gap, detail=captured.detail, captured="")
     if captured.word == DERIVATIVE:
         why = f"gap {draw.gap:.0e}: its gradients are the captured ones, in fewer digits"
-        return replace(known, word=CANNOT_TELL, detail=why)
+        return replace(verdict, word=CANNOT_TELL, detail=why)
     return replace(
-        known, word=captured.word, detail=f"its gradients are those of the captured backward: {captured.detail}"
+        verdict, word=captured.word, detail=f"its gradients are those of the captured backward: {captured.detail}"
     )
 
 
@@ -289,6 +290,7 @@ def measure(setting: Setting, returned: Returned) -> Measured:
         limit = LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
         gap = _gap_with(setting, forward_side, gradients)
         if limit <= gap < math.inf:
+            # Inputs whose gradients are less accurate get less weight in the direction of this Setting.
             _, setting = gap_by_accuracy(setting)
             forward_side, _ = forward_product(setting)
             # As in `gap_by_accuracy`: a direction has the size 1/‖its gradient‖ (`setting.FLOOR`), so the terms of a

@@ -165,13 +165,15 @@ class CutGraph:
     def with_outputs(self, names: Collection[str]) -> CutGraph:
         """Return the graph with the outputs of these names only, without the steps and inputs that they do not need."""
         graph = self.graph
-        chosen = [pair for pair in zip(graph.outputs, graph.results, strict=True) if pair[0].name in names]
+        ports_and_results = zip(graph.outputs, graph.results, strict=True)
+        chosen = [(port, result) for port, result in ports_and_results if port.name in names]
         graph = replace(graph, outputs=tuple(port for port, _ in chosen), results=tuple(result for _, result in chosen))
         graph = without_dead_code(graph)
         needed = {name for step in graph.steps for name in used(step)} | {
             ref for result in graph.results for ref in refs(result)
         }
-        used_inputs = [pair for pair in zip(graph.inputs, self.inputs, strict=True) if pair[0].local in needed]
+        ports_and_values = zip(graph.inputs, self.inputs, strict=True)
+        used_inputs = [(port, value) for port, value in ports_and_values if port.local in needed]
         return CutGraph(
             replace(graph, inputs=tuple(port for port, _ in used_inputs)), tuple(value for _, value in used_inputs)
         )
@@ -236,10 +238,10 @@ class RecordedGraph:
         shown = [name for name in self.crossing(names, steps) if isinstance(self.values[name], Tensor)]
         if not shown:
             return None
-        inputs = tuple(Port(name, "input", spec_of(self.values[name]), name) for name in input_names)
+        inputs = tuple(Port(name, "input", spec_of(self.values[name]), local=name) for name in input_names)
         outputs = tuple(Port(name, "output", spec_of(self.values[name])) for name in shown)
         called = set(_bodies_called(steps))
-        bodies = tuple(pair for pair in self.graph.subgraphs if pair[0] in called)
+        bodies = tuple((name, body) for name, body in self.graph.subgraphs if name in called)
         graph = Graph(inputs, tuple(steps), outputs, tuple(map(Ref, shown)), bodies)
         return CutGraph(graph, tuple(self.values[name] for name in input_names))
 
@@ -430,7 +432,7 @@ class FaultTrials:
             name = type(cause).__name__
             if name in LACKING:
                 return FaultTrial("cannot run here", LACKING[name])
-            return FaultTrial("raised", f"{name}: {first_line(error)}", name)
+            return FaultTrial("raised", f"{name}: {first_line(error)}", error=name)
         return _judge_trial(Eager(run, compiled), results)
 
 

@@ -54,9 +54,9 @@ def fault_of_gradients(compiler: Compiler, step: BenchStep) -> tuple[str, str]:
     if steps_that_draw(graph):
         return "", "how torch.compile differentiates it is not looked at: it draws random numbers"
     (module,) = graph_classes({"forward": graph}).values()
-    gradients = _EagerGradients(
-        rebuilt(module, inspect.getsource(module)), places, int.from_bytes(os.urandom(6), "little")
-    )
+    seed = int.from_bytes(os.urandom(6), "little")
+    # `rebuilt` gives the class its text, which a run in float64 changes (`judged.widened_class`).
+    gradients = _EagerGradients(rebuilt(module, inspect.getsource(module)), places, seed)
     outputs = [("gradient", graph.inputs[place].name) for place in places]
     run = EagerRun(gradients, copies(step.forward.run.inputs), current_random_state(), outputs, results=())
     try:

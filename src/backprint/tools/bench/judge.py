@@ -67,7 +67,8 @@ def redrawn_graphs(
     capture: Capture, graphs: Sequence[BenchGraph], seeds: Sequence[int] = SEEDS
 ) -> list[list[BenchGraph]]:
     """Return the graphs with their runs on redrawn inputs: a list for each seed for which a redraw has finite results
-    wherever the sample's own inputs have. Steps of the inputs are tried from the largest, a full redraw, on."""
+    wherever the sample's own inputs have. Inputs are drawn farther from the sample's first, and nearer if this fails:
+    STEPS has these sizes, from a full redraw on."""
     needed = graphs_needed(capture, "both")
     recipes = recipes_needed(capture, needed, capture.recipes.recipes)
     content = content_of(capture, needed, recipes)
@@ -218,7 +219,7 @@ class PartJudge:
         return rebuilt(module, inspect.getsource(module))
 
     @property
-    def by_stream(self) -> bool:
+    def has_unreturned_draws(self) -> bool:
         """Whether results depend on draws that the graph does not return."""
         return self.draws and self.lifted is None
 
@@ -245,7 +246,7 @@ class PartJudge:
         more."""
         if not self.followed:
             return ""
-        eager = _EagerFromState(run, no_compiled) if self.by_stream else Eager(run, no_compiled)
+        eager = _EagerFromState(run, no_compiled) if self.has_unreturned_draws else Eager(run, no_compiled)
         for place, (value, wanted) in enumerate(zip(results, run.results, strict=True)):
             if place in self.unsteady or _is_as_near(value, wanted):
                 continue
@@ -272,9 +273,11 @@ class PartJudge:
             return ""
         eager = Eager(run, no_compiled)
         for place, ((role, name), value, own) in enumerate(zip(run.outputs, results, run.results, strict=True)):
+            # `wide` is a text, the reason, where eager does not run in float64.
             if role == "saved" or place in self.unsteady or not _is_dense_float(own) or isinstance(eager.wide, str):
                 continue
             exact = eager.wide[place]
+            # The runs on nudged inputs and with other rounding, which take longest, are made only where this is wrong.
             if fault_at_edge(edge, value, exact, own):
                 moved = [other[place] for other in (*eager.nudged, *eager.rounded)]
                 if moved and (reason := fault_at_edge(edge, value, exact, own, moved)):
@@ -307,8 +310,8 @@ class PartJudge:
             results = module(*copies(self.bench.run.inputs))
             drawn_by_eager.append([results[place].clone() for place in places])
         for at, place in enumerate(places):
-            own, its = ([draws[at] for draws in calls] for calls in (drawn_by_eager, self.drawn))
-            if reason := _differing_moment(own, its):
+            eager_draws, compiled_draws = ([draws[at] for draws in calls] for calls in (drawn_by_eager, self.drawn))
+            if reason := _differing_moment(eager_draws, compiled_draws):
                 role, name = self.bench.run.outputs[place]
                 return f"{role} {name} is drawn otherwise than by eager: {reason}"
         return ""
@@ -363,9 +366,9 @@ class GraphJudge:
         return any(part.draws for part in self.parts)
 
     @property
-    def by_stream(self) -> bool:
+    def has_unreturned_draws(self) -> bool:
         """Whether a part's results depend on draws that it does not return."""
-        return any(part.by_stream for part in self.parts)
+        return any(part.has_unreturned_draws for part in self.parts)
 
     @property
     def outputs(self) -> list[tuple[str, str]]:

@@ -62,7 +62,9 @@ PROCESSES = 512
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """The plan of a run: compilers, directions and samples."""
+    """The plan of a run: compilers, directions and samples. Of the samples below `sources`, those that match a pattern
+    of `only` are taken, of these the first `limit`; `allow` names custom operators that they may call. `timeout` are
+    the seconds of one graph."""
 
     sources: tuple[Path, ...]
     compilers: Sequence[str]
@@ -122,6 +124,7 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
             "caches": os.fspath((plan.out / CACHES).resolve()),
         }
         folder = plan.out / folder_of(compiler.name)
+        # `keeps`: the cells of a sample stay where its last graph ended the process.
         run = RunPlan(VERB, source, folder, options, names, tuple(plan.only), plan.limit, keeps=True)
         limits_of_sample = (plan.timeout * GRAPHS, *place.most)  # seconds, GiB of memory, GiB of disk
         count, limits, elsewhere = workplace(run, place.ray, place.jobs, limits_of_sample)
@@ -171,10 +174,11 @@ def _check_bench(plan: BenchPlan, compilers: Sequence[Compiler], retry: Sequence
         raise UsageError(f"directions={unknown[0]!r} is not one of {', '.join(map(repr, BENCH_DIRECTIONS))}")
     if not compilers or not plan.directions:
         raise UsageError("bench needs a compiler and a direction: write compilers=['inductor']")
-    if plan.derivative and BENCH_DIRECTIONS[2] not in plan.directions:
+    *_, step = BENCH_DIRECTIONS
+    if plan.derivative and step not in plan.directions:
         raise UsageError(
             "derivative=True (--derivative) is about a forward and its backward: directions must have "
-            f"{BENCH_DIRECTIONS[2]!r} (--direction both)"
+            f"{step!r} (--direction both)"
         )
     if plan.threads < 1:
         raise UsageError(f"threads={plan.threads!r} must be 1 or more")

@@ -105,6 +105,7 @@ def minify_sample(
         finally:  # what was found so far is put in place after Ctrl-C, too
             minified = put_in_place(Path(sample), Path(work), place, file)
             if minified is not None:
+                # `content` is empty after Ctrl-C, which ended the search without an answer.
                 minified = replace(minified, why=content.get("error", "" if content else "stopped"))
                 on_written(minified)
     if "usage" in content:
@@ -299,7 +300,7 @@ class _SampleSearch:
         file = write_case(case, folder, self.options["name"], backend, finished)
         shown = None
         if finished and backend is not None:
-            limit = max(8 * minified.last.seconds, 60.0)
+            limit = max(8 * minified.last.seconds, 60.0)  # the file also loads torch, and runs eager several times
             shown = shows_fault(file, self.options["compiler_lookup"], minified.last.kind, limit)
         (folder / ROW).write_text(json.dumps(case.row(backend, shown)), "utf-8")
         folder.rename(folder.with_suffix(""))

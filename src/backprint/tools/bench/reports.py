@@ -75,7 +75,7 @@ def _answer_of_compiler(cells: Sequence[BenchCell], powerless: Graphs) -> str:
 
 
 def _summary(run: BenchRun, powerless: Graphs) -> Table:
-    """Return a row for each compiler and direction, and, if there are several directions, one for all of a compiler:
+    """Return a row for each compiler and direction, and, unless there is one direction only, one for all of a compiler:
     how many cells are right, how fast, and how long they took to compile."""
     directions = [name for name in BENCH_DIRECTIONS if any(cell.direction == name for cell in run.cells)]
     rows: list[tuple[Any, ...]] = []
@@ -166,7 +166,18 @@ def wrong_outputs(cell: BenchCell) -> tuple[BenchOutput, ...]:
     marked = tuple(output for output in cell.outputs if output.word == "wrong")
     if marked or cell.outcome != "wrong":
         return marked
-    return (BenchOutput("cell", "", "wrong", cell.reason, "", (), "", (), equal=False),)
+    of_cell = BenchOutput(
+        role="cell",
+        name="",
+        word="wrong",
+        detail=cell.reason,
+        dtype="",
+        shape=(),
+        compiled_dtype="",
+        compiled_shape=(),
+        equal=False,
+    )
+    return (of_cell,)
 
 
 def title_of(cell: BenchCell) -> str:

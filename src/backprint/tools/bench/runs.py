@@ -117,7 +117,7 @@ def read_run(path: Path | str) -> BenchRun:
 def moment(meta: Mapping[str, Any], name: str) -> float | None:
     """Return a time of `bench.json` in seconds since 1970; raise ValueError for one that no date has."""
     seconds = meta.get(name)
-    if seconds is not None and not (isinstance(seconds, (int, float)) and 0 <= seconds < 1e11):
+    if seconds is not None and not (isinstance(seconds, (int, float)) and 0 <= seconds < 1e11):  # the year 5138
         raise ValueError(f"{name} is {str(seconds)[:40]}, which is no time")
     return seconds
 

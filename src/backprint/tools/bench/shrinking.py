@@ -83,7 +83,8 @@ LEAST_LIMIT, TIMES = 10.0, 5.0
 
 @dataclass(frozen=True, slots=True)
 class MinifiedGraph:
-    """The smallest graph that shows a fault, and the search for it: tests, seconds, and ends of other kinds."""
+    """The smallest graph that shows a fault, `cut`, and the search for it. `first` is the fault that was looked for,
+    `last` how the cut fails, and `others` counts the tests that failed in another way, by kind."""
 
     title: str
     operators: int
@@ -405,7 +406,7 @@ def as_program(cut: CutGraph) -> CutGraph:
     specs = {step.name: step.spec for step in steps}
     shown = [result.name for result in cut.graph.results if isinstance(result, Ref) and result.name in specs]
     shown = list(dict.fromkeys(shown))
-    inputs = tuple(Port(port.local, "input", spec_of(value), port.local) for port, value in ports)
+    inputs = tuple(Port(port.local, "input", spec_of(value), local=port.local) for port, value in ports)
     outputs = tuple(Port(name, "output", specs[name]) for name in shown)
     graph = Graph(inputs, steps, outputs, tuple(map(Ref, shown)), cut.graph.subgraphs)
     return CutGraph(graph, tuple(value for _, value in ports)).with_outputs(shown)
@@ -456,12 +457,12 @@ def write_case(case: _MinifiedCase, folder: Path, name: str, backend: str | None
     """
     capture = case.capture
     kept = verdict_json(Verdict("unproven", capture.name, "saved while it was minified"))
-    values: Sequence[PortValues] = ({},)
+    values: Sequence[PortValues] = ({},)  # of its one Pair; only a proof has them
     if proven:
         proof = attest(capture)
         kept, values = verdict_json(proof.verdict, proof.power), proof.values
     records = {"witness": capture.witness, "verdict": kept}
-    write_staged(capture, folder / name, capture.recipes, records, values, graphnet_writer(None))
+    write_staged(capture, folder / name, capture.recipes, records, values, graphnet_writer(run=None))
     place = folder / f"{name}.py"
     return write_export(capture, place, capture.recipes, backend, direction="both", about=case.about)
 

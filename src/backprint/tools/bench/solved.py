@@ -64,7 +64,7 @@ def cells_of_solution(
     start = time.monotonic()
     try:
         program = program_of(capture)
-        read = ReadTask(Path(), task_of(program, capture.name), program)
+        read = ReadTask(folder=Path(), task=task_of(program, capture.name), program=program)  # it was read from none
         with judging(read, [_loader_of(compiler, program)]) as (solution,):
             report = solution.report(compiler.name, timed, turns.alone)
             peak_bytes = processes.status("VmHWM", solution.remote.process.pid) if solution.remote.process.pid else None

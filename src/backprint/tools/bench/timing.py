@@ -81,7 +81,7 @@ class Rounds:
     these contents. `programs` has the PROGRAMS by name, with the times of all rounds so far."""
 
     def __init__(self, eager: Callable[..., Any], compiled: CompiledCalls, contents: Sequence[Any]) -> None:
-        self.inputs, self.contents, self.chance = compiled, contents, compiled.chance
+        self.compiled, self.contents, self.chance = compiled, contents, compiled.chance
         self.gpu = on_gpu(compiled.values)
         functions = {name: _TimedProgram(eager) for name in PROGRAMS}
         self.programs = functions | {"compiled": _TimedProgram(compiled.function, compiler_errors)}
@@ -104,15 +104,15 @@ class Rounds:
         total, device = 0, 0.0
         with program.errors():
             for _ in range(calls):
-                if self.inputs.written:
-                    self.inputs.put(self.contents)
+                if self.compiled.written:
+                    self.compiled.put(self.contents)
                 if not self.gpu:
-                    nanoseconds, _ = timed(program.function, self.inputs.values, program.short)
+                    nanoseconds, _ = timed(program.function, self.compiled.values, program.short)
                     total += nanoseconds
                     continue
                 first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
                 torch.cuda.synchronize()  # so that no earlier kernel is in the time
-                arguments = (program.function, self.inputs.values, first, last)
+                arguments = (program.function, self.compiled.values, first, last)
                 nanoseconds, _ = timed(_between_events, arguments, program.short)
                 total += nanoseconds
                 device += first.elapsed_time(last)
@@ -152,9 +152,9 @@ def time_pair(
     the fewest rounds would take more than `most_seconds`."""
     compiled.put(contents)
     rounds = Rounds(eager, compiled, contents)
-    seconds = [rounds.warm_up(name) for name in PROGRAMS[:2]]
-    # A round runs eager twice and the compiled graph once.
-    change = compare_in_stages(rounds.run_rounds, stages_within(2 * seconds[0] + seconds[1], most_seconds))
+    eager_seconds, compiled_seconds = (rounds.warm_up(name) for name in PROGRAMS[:2])
+    seconds_of_round = 2 * eager_seconds + compiled_seconds  # a round runs eager twice
+    change = compare_in_stages(rounds.run_rounds, stages_within(seconds_of_round, most_seconds))
     return timing_of(change, rounds.programs, rounds.gpu)
 
 

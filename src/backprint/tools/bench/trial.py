@@ -146,7 +146,7 @@ def try_compiler(
         redrawn=redrawn,
         sizes=sizes,
         resized=resized,
-        held=held_by_guards(capture),
+        held_by_guards=held_by_guards(capture),
     )
     for title, graph in trial.graphs.items():
         if title in known or graph.direction not in plan.directions:
@@ -226,7 +226,7 @@ class _CompilerTrial:
     """Other sizes than the captured ones, in words."""
     resized: Mapping[str, BenchGraph] = field(default_factory=dict)
     """The graphs at these sizes."""
-    held: frozenset[str] = frozenset()
+    held_by_guards: frozenset[str] = frozenset()
     """The inputs that a guard holds, which get no edge values."""
     judges: dict[str, PartJudge] = field(default_factory=dict)
     compiled: dict[str, Callable[..., Any]] = field(default_factory=dict)
@@ -318,7 +318,9 @@ class _CompilerTrial:
         )
         # With draws that are not returned, compiling may have drawn too: such a call cannot be compared.
         if not work.first:
-            work.first = work.judge.wrong_kind(results) or ("" if work.judge.by_stream else work.judge.fault(call))
+            work.first = work.judge.wrong_kind(results) or (
+                "" if work.judge.has_unreturned_draws else work.judge.fault(call)
+            )
         if work.calls is None:
             function = self.compiled[graph.title]
             work.calls = CompiledCalls(function, copies(own_inputs), work.judge.kinds, work.judge.written)
@@ -465,7 +467,7 @@ class _CompilerTrial:
         assert work.calls is not None
         if isinstance(work.graph, BenchStep) or work.judge.draws or work.graph.direction != "forward":
             return ""
-        for edge_text, contents in contents_at_edges(work.graph, self.held):
+        for edge_text, contents in contents_at_edges(work.graph, self.held_by_guards):
             call = work.calls.call(contents)
             part = work.judge.parts[0]
             reason = work.judge.wrong_kind(call.results) or part.fault_at_edge(
@@ -572,16 +574,32 @@ def _blank_cell_of(capture: Capture, title: str, compiler: str) -> BenchCell:
     work = least_work(returning_results_alone(forward))
     if direction == STEP and pair.backward is not None:
         work, steps = least_step_work(forward, at_example_sizes(pair.backward)), steps + len(pair.backward.steps)
-    least: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes)
-    return BenchCell("", title, direction, compiler, "", steps=steps, **least)
+    return BenchCell(
+        sample="",
+        graph=title,
+        direction=direction,
+        compiler=compiler,
+        outcome="",
+        steps=steps,
+        flops=work.flops,
+        moved_bytes=work.bytes,
+    )
 
 
 def _blank_cell(graph: AnyGraph, compiler: str) -> BenchCell:
     """Return the cell of a graph before its trial: its operators and its least work."""
     forward = graph.forward.graph if isinstance(graph, BenchStep) else graph.graph
     work = least_step_work(forward, graph.backward.graph) if isinstance(graph, BenchStep) else least_work(forward)
-    least: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes)
-    return BenchCell("", graph.title, graph.direction, compiler, "", steps=graph.steps, **least)
+    return BenchCell(
+        sample="",
+        graph=graph.title,
+        direction=graph.direction,
+        compiler=compiler,
+        outcome="",
+        steps=graph.steps,
+        flops=work.flops,
+        moved_bytes=work.bytes,
+    )
 
 
 # ------------------------------------------------------------------ the verb of a bench run
@@ -606,7 +624,7 @@ def load_all(options: Mapping[str, Any]) -> dict[str, str]:
     from backprint.tools.jobs.task import on_cpu
     from backprint.tools.jobs.verbs import versions, without_device_threads
 
-    _ = target.read_target, titles  # named, so that the imports are used
+    _ = target.read_target  # named, so that the import is used
     if options.get(DERIVATIVE):
         from backprint.tools.bench import widened
 
@@ -638,7 +656,9 @@ def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[
         rest = partial(_try_remaining, task, capture, options, file, clock)
         end = in_child(rest, options["timeout"], task.memory, spent=clock.seconds_of)  # the limit is for a graph
         if not end.ended_well:
-            blank = BenchCell(task.id, "", "", options["compiler"], "", family=task.family)
+            blank = BenchCell(
+                task.id, graph="", direction="", compiler=options["compiler"], outcome="", family=task.family
+            )
             write_end_of_process(file, end, remaining, blank)
         elif [title for title in wanted if title not in outcomes(file)] == remaining:  # else this would never end
             return failure("no cells", f"nothing was tried of {remaining[0]}", "bench")
@@ -759,16 +779,19 @@ def write_end_of_process(file: Path, end: ChildEnd, remaining: list[str], blank:
     What a compiler raises is in a cell already, so a process that `raised` did so by an error of ours (`unjudged`).
     """
     known_outcomes = outcomes(file)
-    last_begun = [row for row in _rows_of_file(file) if BEGUN in row][-1:]
-    if last_begun and last_begun[0]["stage"] == DERIVATIVE and last_begun[0][BEGUN] in known_outcomes:
-        _write_without_derivative(file, last_begun[0][BEGUN], f"in float64: {end}")
+    newest_first = [row for row in _rows_of_file(file) if BEGUN in row][::-1]
+    if newest_first and newest_first[0]["stage"] == DERIVATIVE and newest_first[0][BEGUN] in known_outcomes:
+        _write_without_derivative(file, newest_first[0][BEGUN], f"in float64: {end}")
         return
-    at_work = [row for row in _rows_of_file(file) if BEGUN in row and row[BEGUN] not in known_outcomes]
-    outcome = {"raised": "unjudged"}.get(end.kind, end.kind) if at_work else "eager failed"
-    reason = one_line(": ".join([*(row["stage"] for row in at_work[-1:]), end.reason]))
-    for title in [row[BEGUN] for row in at_work[-1:]] or remaining:
+    at_work = next((row for row in newest_first if row[BEGUN] not in known_outcomes), None)
+    if at_work is None:
+        outcome, reason, titles_of_cells = "eager failed", end.reason, remaining
+    else:
+        outcome = "unjudged" if end.kind == "raised" else end.kind
+        reason, titles_of_cells = f"{at_work['stage']}: {end.reason}", [at_work[BEGUN]]
+    for title in titles_of_cells:
         direction = title.partition(" ")[2]
-        cell = replace(blank, graph=title, direction=direction, outcome=outcome, reason=reason)
+        cell = replace(blank, graph=title, direction=direction, outcome=outcome, reason=one_line(reason))
         append(file, cell.to_json())
 
 

@@ -44,8 +44,8 @@ FLOAT64 = ":float64"
 
 def derivative_of(capture: Capture, title: str, compiler: Compiler, caches: Path) -> BenchDerivative:
     """Return whether the backward of a step is the derivative of its forward, as a compiler compiles them in float64;
-    unknown, with the reason, if it refuses or raises. `title` is the step's, `pair_0 step`, and `caches` the path below
-    which the compiler keeps its caches."""
+    unknown, with the reason, if it refuses or raises. `title` is the step's, `pair_0 step`, and `caches` is as in
+    `compiled_now`."""
     began = time.monotonic()
     try:
         result = _judged_pair(capture, title.partition(" ")[0], compiler, caches)
@@ -59,7 +59,7 @@ def derivative_of(capture: Capture, title: str, compiler: Compiler, caches: Path
         result.gap,
         result.forward,
         result.captured,
-        round(time.monotonic() - began, 3),
+        seconds=round(time.monotonic() - began, 3),
     )
 
 

@@ -234,7 +234,7 @@ def smallest_part(
         cut = _cut_of(pair, candidate)
         if cut is None:
             continue
-        part, exact = (_capture_of_cut(capture, number, pair, *cut, values, exact) for exact in (False, True))
+        part, exact_part = (_capture_of_cut(capture, number, pair, *cut, values, exact) for exact in (False, True))
         derivative = _derivative_of_part(part, capture)
         smallest = replace(smallest, tests=smallest.tests + 1)
         if has_fault(derivative, whole):
@@ -242,7 +242,7 @@ def smallest_part(
             # sample: they are kept only if the fault is not there on drawn ones.
             on_drawn_inputs = _derivative_of_part(replace(part, origin=GONE), capture)
             return replace(
-                smallest, capture=part if has_fault(on_drawn_inputs, whole) else exact, derivative=derivative
+                smallest, capture=part if has_fault(on_drawn_inputs, whole) else exact_part, derivative=derivative
             )
     return None
 
@@ -264,9 +264,9 @@ def _derivative_of_part(part: Capture, whole: Capture) -> Derivative:
     that its recipes draw if its origin is GONE. Of the places that the author of the whole means, those in the part
     count."""
     functions_of_part = {edge.function for edge in part.opaque} | set(NO_FUNCTIONS)
-    (derivative,) = api.derivative(
-        part, meant=tuple(name for name in whole.meant if name in functions_of_part), hostile=False
-    )
+    meant = tuple(name for name in whole.meant if name in functions_of_part)
+    # Wrong places are looked for with usual tangents alone (`_locate_in_draws`), so parts are asked with these too.
+    (derivative,) = api.derivative(part, meant=meant, hostile=False)
     return derivative
 
 
@@ -503,7 +503,7 @@ def _with_all_tangents(pair: Pair, results: Iterable[str]) -> Pair:
     read_tangents = {port.name for port in pair.backward.by_role("tangent")}
     specs = {port.name: dense(port.spec) for port in pair.forward.by_role("output")}
     unread_tangents = tuple(
-        Port(name, "tangent", specs[name], f"tangent_{name}") for name in results if name not in read_tangents
+        Port(name, "tangent", specs[name], local=f"tangent_{name}") for name in results if name not in read_tangents
     )
     backward = replace(pair.backward, inputs=(*pair.backward.inputs, *unread_tangents))
     return Pair(pair.name, pair.forward, backward)
@@ -542,7 +542,9 @@ def _capture_of_cut(
         environment=whole.environment,
         requires=required(part),
         seed=whole.seed,
-        origin=PartOrigin(part, inputs, differentiable, opaque=True),
+        origin=PartOrigin(
+            part, inputs, differentiable, opaque=True
+        ),  # autograd does not tell what a wrong part returns
     )
     tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
     # A result has the name of its value (`_cut_of`). Gradients are from float64.

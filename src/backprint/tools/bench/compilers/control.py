@@ -1,4 +1,7 @@
-"""Compilers that are torch's own control: eager, AOTAutograd without a compiler; and every backend of torch.compile."""
+"""Compilers that are torch's own control: eager, AOTAutograd without a compiler; and every backend of torch.compile.
+
+The core of a graph is the part of it that computes, with tensors alone as inputs and results (`exchange.core_of`).
+"""
 
 from __future__ import annotations
 

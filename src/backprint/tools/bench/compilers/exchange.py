@@ -58,8 +58,8 @@ class Core:
         self, call: Callable[..., Sequence[Tensor]], count: int, laying: Mapping[int, Laying] = NOTHING
     ) -> Callable[..., Any]:
         """Return a function of the graph's `count` inputs that calls a compiled core and returns the graph's results.
-        It is the compiled core itself where inputs and results are the same. `laying` lays out some of the core's
-        inputs."""
+        It is the compiled core itself where inputs and results are the same. `laying` has a function that lays out an
+        input of the core, by its place there."""
         # The function is written as text, so that a call costs what its statements cost (`bench/calls`). Names in the
         # text: v0 an input of the graph, r[0] a result of the core, c0 a constant, lay0 a Laying.
         names = arguments_of(count)

@@ -25,7 +25,7 @@ def method_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Seque
     edge = to_edge_transform_and_lower(
         exported(core, inputs),
         partitioner=[XnnpackPartitioner()],
-        compile_config=EdgeCompileConfig(_check_ir_validity=False),
+        compile_config=EdgeCompileConfig(_check_ir_validity=False),  # the check refuses all but core operators
     )
     executorch_program = edge.to_executorch()
     program = Runtime.get().load_program(executorch_program.buffer)
@@ -51,7 +51,8 @@ def _loaded_module(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., 
 
     kinds = result_kinds(core, inputs)
     refuse_dtypes("IREE's runtime", [*(value.dtype for value in inputs), *(dtype for dtype, _ in kinds)], NUMPY)
-    binary = aot.export(exported(core, inputs)).compile(save_to=None, target_backends="llvm-cpu")
+    program = aot.export(exported(core, inputs))
+    binary = program.compile(save_to=None, target_backends="llvm-cpu")  # None: the binary stays in memory
     context = iree.runtime.SystemContext(config=iree.runtime.Config("local-task"))
     context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, binary.map_memory()))
     call = context.modules.module["main"]
@@ -77,7 +78,8 @@ def _virtual_machine(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[...
 
     program = from_exported_program(exported(core, inputs))
     target = tvm.target.Target("llvm")
-    compiled = tvm.compile(relax.get_pipeline("zero")(program), target=target)
+    optimized = relax.get_pipeline("zero")(program)  # TVM's passes without its search for faster kernels
+    compiled = tvm.compile(optimized, target=target)
     machine = relax.VirtualMachine(compiled, tvm.cpu())
 
     def called(*values: Tensor) -> Sequence[Tensor]:

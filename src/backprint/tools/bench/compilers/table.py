@@ -93,7 +93,7 @@ def compiler_named(text: str) -> Compiler:
     backends = torch_backends()
     if text in backends:
         return Compiler(text, f"{HERE}.control:build_backend", options=(text,), backend=text)
-    near = difflib.get_close_matches(text, {*COMPILERS, *backends}, 3, 0.5)
+    near = difflib.get_close_matches(text, {*COMPILERS, *backends}, n=3, cutoff=0.5)
     hint = f": did you mean {' or '.join(near)}?" if near else ""
     raise UsageError(
         f"no compiler is called {text!r}{hint}\nknown: {', '.join(COMPILERS)}; of torch.compile also: "
@@ -128,12 +128,12 @@ def own_compiler(text: str, place: str, function: str) -> Compiler:
         raise UsageError(f"compiler {text!r}: {why}; {OWN}")
     file = Path(place) if place.endswith(".py") else _file_of_module(place)
     if file is None:  # a module without a file of Python: what it has shows when it is imported
-        return Compiler(text, text)
+        return Compiler(name=text, build=text)
     tree = read_tree(file)
     # `*`: after `from … import *` the text does not tell which names a file has.
     if place.endswith(".py") and not {function, "*"} & (names := _names_of_tree(tree)):
         raise _without_function(text, place, function, sorted(names))
-    return Compiler(text, text, takes=_taken_by(tree, function))
+    return Compiler(name=text, build=text, takes=_taken_by(tree, function))
 
 
 def _file_of_module(name: str) -> Path | None:
@@ -144,8 +144,9 @@ def _file_of_module(name: str) -> Path | None:
 
 
 def _taken_by(tree: ast.Module, name: str) -> str:
-    """Return what a function or a class of a file takes (GRAPH, PAIR or SOLUTION), by its text: nothing of it is run in
-    this process. GRAPH for a name that the file does not define itself, such as one that it imports."""
+    """Return what a function or a class of a file takes, by its text: nothing of it is run in this process. A function
+    whose parameters begin with `forward` and `backward` takes a PAIR, a class of autograd.Function is a SOLUTION, and
+    all else takes a GRAPH, also a name that the file does not define itself, such as one that it imports."""
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     for node in tree.body:
         match node:

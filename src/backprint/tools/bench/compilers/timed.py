@@ -58,8 +58,8 @@ class CompiledNow(NamedTuple):
 
 
 def compiled_now(compiler: Compiler, graph: BenchGraph, caches: Path, cold: bool) -> CompiledNow:
-    """Compile a graph and call it once on copies of its inputs; raise CompilerFailed if the compiler raises. `caches`
-    is the path below which each graph has a folder of its own, which is emptied first if `cold`.
+    """Compile a graph and call it once on copies of its inputs; raise CompilerFailed if the compiler raises. Each graph
+    has a folder of its own for caches, `caches` with its title behind; it is emptied first if `cold`.
 
     Settings of torch that the compiler changes are restored and noted, because eager runs in the same process.
     """
@@ -152,5 +152,6 @@ def restore_settings(before: Mapping[str, str]) -> tuple[str, ...]:
             if name == "grad_mode":
                 torch.set_grad_enabled(before[name] == "True")
             else:
-                SETTINGS[name][1](before[name])
+                _, set_from_text = SETTINGS[name]
+                set_from_text(before[name])
     return tuple(changes)

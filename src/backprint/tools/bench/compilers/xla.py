@@ -31,7 +31,7 @@ NAMED = re.compile(r"ops\.aten\.(\w+)\.(\w*(?:[dD]imname|names)\w*)")
 def declare_named_overloads() -> None:
     """Declare the overloads of named tensors, which torch 2.13 dropped and torchax names when it is imported."""
     place = importlib.util.find_spec("torchax")
-    if place is None or place.origin is None or LIBRARIES:
+    if place is None or place.origin is None or LIBRARIES:  # not installed, or declared already
         return
     for path in Path(place.origin).parent.rglob("*.py"):
         for operator, overload in NAMED.findall(path.read_text(encoding="utf-8")):
