@@ -1,7 +1,8 @@
 """Makes the Pass of a region: the record of one backward call (`tools/regions/nouns.py`), with names for its nodes and
 edges.
 
-It is made from a BackwardCall, which `follow.py` fills while autograd runs.
+It is made from a BackwardCall, which `follow.py` fills while autograd runs. An OperatorRun (`run`) is a forward
+operator that ran; its `source` says where the NaN or Inf in its arguments or results come from (NonfiniteSource).
 """
 
 from __future__ import annotations
@@ -203,6 +204,7 @@ class PassBuild:
             for target, returned in zip(self.call.nodes[source].slots, flow.returned, strict=False)
             if target == (node, place)
         ]
+        # A node outside may have returned NaN that a hook took away: then none is seen in `incoming`.
         what = _nonfinite_kind(incoming[place] if place < len(incoming) else None) or "NaN"
         where = (
             ", ".join(node_of_pass.ops),

@@ -5,7 +5,8 @@ still writes its passes. It never keeps a node, a graph or a gradient of the pro
 
 Words of this file: a pass is one backward call that reaches the region; a Pass is the record of it. `level` says which
 gradients are kept: "none", "stats" or "values". An OperatorRun (`ran`) is a forward operator that ran, and a NodeRecord
-says how the forward made a node. A BackwardCall follows one backward call, and a PassBuild makes its Pass.
+says how the forward made a node. A tag, in the metadata of a node, has the NodeRecord (`made`) and the `cores` of the
+regions that the node was made in. A BackwardCall follows one backward call, and a PassBuild makes its Pass.
 """
 
 from __future__ import annotations
@@ -156,7 +157,8 @@ class RegionCore:
     # ---- Called by `watch`
 
     def operator_ran(self, ran: OperatorRun, made_nodes: bool) -> None:
-        """Count an operator that ran in an open block; `made_nodes` says that autograd made nodes for it.
+        """Count an operator that ran in an open block; `made_nodes` says that autograd made nodes for it. `ran.nodes`
+        may also be the nodes of an earlier operator, or of the custom function in whose forward it ran.
 
         Nodes are named after their operators, numbered by `rank`: `mul`, `mul_1`. The numbers restart after a pass, so
         that each step of a training has the same names.
@@ -189,11 +191,11 @@ class RegionCore:
         An exception of ours becomes a warning, and never stops the program's backward."""
         with self.lock:
             try:
-                self.take(PassBuild(self, call), error)
+                self.keep_pass(PassBuild(self, call), error)
             except Exception as own_error:  # a backward must not fail because of a dump
                 self.warn_of_error(own_error)
 
-    def take(self, build: PassBuild, error: str) -> None:
+    def keep_pass(self, build: PassBuild, error: str) -> None:
         """Keep the Pass of a backward call if the bounds keep it, and write it if there is a folder.
 
         If the call ran no node of the region (`build.ran`), as after an error before the first of them, it was no pass,
@@ -370,7 +372,7 @@ class Region:
                 target, rest = (args[0], args[1:]) if is_forward else (function, args)
                 self._derivatives += _derivatives_of_call(target, rest, kwargs, function.__qualname__)
             self._begin(arguments)
-            outcome: dict[str, Any] = {}
+            outcome: dict[str, Any] = {}  # what the block leaves: a result, unless the function raises
             try:
                 outcome["result"] = result = function(*args, **kwargs)
                 return result

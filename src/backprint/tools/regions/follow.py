@@ -111,7 +111,7 @@ class BackwardCall:
         # The regions of all these nodes, each once.
         self.cores = list(dict.fromkeys(core for reached in self.nodes.values() for core in reached.cores))
         self.roots, self.root_gradients = roots, gradients
-        self.titles = _root_names(roots) if self.cores else {}
+        self.titles = _root_names(roots) if self.cores else {}  # by the index of the root
         # The call is a pass of each region that it reaches, and takes the next number of each.
         self.numbers = {core: core.count.take() for core in self.cores}
         self.level = self._highest_level()
@@ -120,8 +120,8 @@ class BackwardCall:
         # returned it, so its KeptGradient waits in `on_its_way`, and its statistics are computed once.
         self.givers: dict[tuple[Any, int], int] = {}
         self.on_its_way: dict[tuple[Any, int], _GradientOnItsWay] = {}
-        self.handles: list[Any] = []
-        self.root_kept: list[KeptGradient | None] = []
+        self.handles: list[Any] = []  # of the hooks
+        self.root_kept: list[KeptGradient | None] = []  # in the order of `roots`
         self.task: int | None = None  # autograd's number of the graph task, known when the first hook runs
         self.started, self.clock = time.time(), time.perf_counter()
         self.seconds = 0.0

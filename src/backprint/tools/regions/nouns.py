@@ -187,8 +187,8 @@ class Pass:
 
     `index` counts all passes of the region, kept or not. `nodes` are in the order in which they ran, `edges` and
     `inputs` in the order of their nodes. `error` is the exception of a backward that raised; the gradients up to it are
-    kept. `origin` says where NaN and Inf come from, or is None where there are none. `run` is the process that saw it,
-    and `torch` its version of PyTorch.
+    kept. `notes` are errors of ours in following the call. `origin` says where NaN and Inf come from, or is None where
+    there are none. `run` is the process that saw it, and `torch` its version of PyTorch.
     """
 
     region: str

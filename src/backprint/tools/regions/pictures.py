@@ -66,7 +66,7 @@ def drawn_pass(region_pass: Pass) -> DrawnPair:
             partners = (forward_places[node.name],) if side == BACKWARD else ()
             inputs_of_node, leaf_neighbor = inputs.get(places[node.name], ()), neighbors_of_leaves.get(node.name)
             nodes.append(_scene_node(node, side, inputs_of_node, partners, leaf_neighbor, region_pass.region))
-    marks: dict[tuple[int, int], FlowMark] = {}
+    marks: dict[tuple[int, int], FlowMark] = {}  # by the places of the nodes that make and take a value
     for edge in region_pass.edges:
         marks.setdefault((forward_places[edge.target], forward_places[edge.source]), _forward_mark(edge.tensor))
         # Several edges between two nodes are one line: with the first mark, or the first that has NaN or Inf.
@@ -88,7 +88,7 @@ def _in_forward_order(region_pass: Pass) -> list[Node]:
     neighbors_of_leaves = _neighbors_of_leaves(region_pass)
 
     def part(node: Node) -> int:
-        """Return 0 before the region, 1 in it, 2 behind it."""
+        """Return 0 before the region, 1 in it, 2 behind it, 1 too for one that gives and receives, or neither."""
         neighbor = neighbors_of_leaves.get(node.name)
         is_parameter_of_module = neighbor is not None and bool(neighbor.node.module)  # drawn beside its operator
         if node.inside or is_parameter_of_module or (node.name in gives) == (node.name in receives):
@@ -167,7 +167,7 @@ def _scene_node(
         inputs=tuple(inputs),
         source=source,
         partners=partners,
-        echo="gradient of" if partners else "",
+        echo="gradient of" if partners else "",  # what the node is to its partners
         token=token,
         region=region_of_node,
         is_neighbor=not node.inside,
@@ -201,7 +201,7 @@ def _mark_of(edge: Edge) -> FlowMark:
 def page_of_pass(region_pass: Pass) -> WebPage:
     """Return the page of a pass: its picture, and the statistics on its edges. The page has statistics by step, so a
     step has those of the worst edge that leaves it: one with NaN or Inf, else the one with the largest norm."""
-    drawn, strings, count = drawn_pass(region_pass), Strings(), 2 * len(region_pass.nodes)
+    drawn, count = drawn_pass(region_pass), 2 * len(region_pass.nodes)
     # In `drawn_pass` the backward follows the forward in the reverse order: the last step is the forward's first node.
     backward_places = {node.name: count - 1 - place for place, node in enumerate(_in_forward_order(region_pass))}
     worst_stats: dict[int, Stats] = {}
@@ -212,10 +212,10 @@ def page_of_pass(region_pass: Pass) -> WebPage:
                 worst_stats.get(place, edge.stats), edge.stats, key=lambda stats: (stats.bad, stats.norm)
             )
     # The page of a Capture has the code and the memory over time too. A pass has neither.
-    line = {"before": 0, "live": [0] * count, "spans": [], "held": [], "peak": [0, 0]}
+    memory_line = {"before": 0, "live": [0] * count, "spans": [], "held": [], "peak": [0, 0]}
     code: dict[str, Any] = {"forward": [], "backward": [], "ends": [[], []]}
-    measured = Measured(views=[False] * count, memory=[0] * count, line=line, code=code)
-    data = scene_data(drawn, strings, measured)
+    measured = Measured(views=[False] * count, memory=[0] * count, line=memory_line, code=code)
+    data = scene_data(drawn, Strings(), measured)
     known = {
         "nodes": contents_of(drawn),
         "gradients": region_pass.level,

@@ -100,7 +100,7 @@ def _count_blocks(by: int) -> None:
             _replace(torch, "is_anomaly_enabled", lambda: _users_anomaly.is_on)
             _replace(torch, "is_anomaly_check_nan_enabled", lambda: _users_anomaly.checks_nan)
             _replace(fx_traceback, "format_stack", _record_new_node)
-            if BUILTIN is not None:
+            if BUILTIN is not None:  # the `apply` of this torch has no Python frame
                 _replace(torch.autograd.Function, "apply", classmethod(_apply_from_python))
             _turn_anomaly_on()
         elif not _blocks:
@@ -143,8 +143,9 @@ def _install_engine_hooks() -> None:
         for module in ENGINES:
             if module not in _engines:
                 theirs = engine_of(module)
-                _engines[module] = theirs, functools.partial(follow_backward, theirs)
-                set_engine_of(module, _engines[module][1])
+                ours = functools.partial(follow_backward, theirs)
+                _engines[module] = theirs, ours
+                set_engine_of(module, ours)
 
 
 def _uninstall_engine_hooks() -> None:
