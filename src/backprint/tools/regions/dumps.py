@@ -154,9 +154,8 @@ def _kept_gradient(row: Mapping[str, Any] | None, tensors: Mapping[str, Tensor])
         tensor = torch.view_as_complex(tensor)
     if "sparse" in row:
         indices = tensors[f"{name} indices"]
-        is_coalesced = bool(row["coalesced"]) or None  # None: torch decides, and calls one element coalesced
         tensor = torch.sparse_coo_tensor(
-            indices, tensor, row["sparse"], is_coalesced=is_coalesced, check_invariants=True
+            indices, tensor, row["sparse"], is_coalesced=bool(row["coalesced"]), check_invariants=True
         )
     return tensor
 
