@@ -69,15 +69,15 @@ def find_factory(text: str) -> Callable[..., Any]:
 
 def _by_key(value: Any) -> dict[str, Any]:
     """Return the items of a dict or a list by their keys, as texts; empty for another value. An item of a list has its
-    own name, if no other has it, or its index."""
+    own name, if no other has it, or its index; a text, such as the name of a model, is its own name."""
     if isinstance(value, Mapping):
         return {str(key): item for key, item in value.items()}
     if not isinstance(value, (list, tuple)):
         return {}
     names = [item if isinstance(item, str) else getattr(item, "__name__", "") for item in value]
     return {
-        # Not `<lambda>`, which is the name of many.
-        name if name.strip("<>").isidentifier() and name[0] != "<" and names.count(name) == 1 else str(index): item
+        # `<lambda>`, the name of many, is no identifier.
+        name if name.isidentifier() and names.count(name) == 1 else str(index): item
         for index, (name, item) in enumerate(zip(names, value, strict=True))
     }
 

@@ -74,7 +74,7 @@ def open_regular(
     try:
         handle = os.open(path, _FLAGS | refuse_links)
     except OSError as cause:
-        if cause.errno in (errno.ELOOP, errno.EMLINK) and not links:
+        if cause.errno in (errno.ELOOP, errno.EMLINK) and not links:  # from O_NOFOLLOW; EMLINK on FreeBSD
             raise error(f"{path}: is a symbolic link; {OWN}") from None
         if cause.errno == errno.ENXIO:  # a socket
             raise error(f"{path}: is not a regular file") from None
@@ -140,7 +140,7 @@ def read_text(
 def read_json(
     path: str | os.PathLike[str], most: int = MOST_JSON, links: bool = False, error: type[BackprintError] = SampleError
 ) -> Any:
-    """Return the value of a file of JSON, which is read as `read_bytes` does."""
+    """Return the value of a file of JSON, which is read as `read_bytes` does; refuse one of too many values."""
     text = read_text(path, most, links, error)
     try:
         check_values(text)

@@ -32,15 +32,16 @@ _parents: set[Path] = set()
 
 @contextlib.contextmanager
 def unfinished_folder(parent: Path, name: str = "") -> Iterator[Path]:
-    """Make a hidden folder in `parent`; the caller renames it when it is whole. If the hidden folder is still there at
-    the end of the block, it is removed."""
+    """Make a hidden folder in `parent`, whose name has `name` in it; the caller renames it when it is whole. If the
+    hidden folder is still there at the end of the block, it is removed. The first call for a parent removes what other
+    processes have left in it."""
     parent.mkdir(parents=True, exist_ok=True)
     if (place := parent.absolute()) not in _parents:
         _parents.add(place)
         _remove_abandoned(place)
     folder, lock = _made_and_locked(parent, name)
     try:
-        folder.chmod(0o755)
+        folder.chmod(0o755)  # `mkdtemp` makes it readable by its owner alone
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

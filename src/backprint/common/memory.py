@@ -51,7 +51,7 @@ def available_bytes() -> int:
     for limit, used in CONTAINERS:
         with contextlib.suppress(OSError, ValueError):  # a container without a limit says `max`
             most = int(Path(limit).read_text())
-            if most < total:
+            if most < total:  # in the older form of these files, no limit is a number larger than any memory
                 available = min(available, max(0, most - int(Path(used).read_text())))
     return available
 

@@ -106,7 +106,7 @@ def amount(count: int) -> str:
         if size < 1024 or unit == "TiB":
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
-    return ""
+    return ""  # not reached: the last unit has returned
 
 
 def short(count: int) -> str:
@@ -116,7 +116,7 @@ def short(count: int) -> str:
         if size < 1000 or unit == "T":
             return f"{size:.3g}{unit}"
         size /= 1000
-    return ""
+    return ""  # not reached: the last unit has returned
 
 
 # ---- Options of a call (`words` has what they accept)

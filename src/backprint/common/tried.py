@@ -37,7 +37,7 @@ def warn_if_untried(version: str) -> None:
         "there. Each capture is still compared with the program itself; `backprint doctor` lists the engines that work"
     )
     try:
-        warnings.warn(text, stacklevel=4)
+        warnings.warn(text, stacklevel=4)  # at the caller of `bp.capture`, which calls `warn_with_this_torch`
     except UserWarning:
         sys.stderr.write(f"{text}\n")
 

@@ -98,6 +98,7 @@ def _end_of_path(text: str, start: int, end: int, base: Path) -> int:
             rest = re.compile(r"[^\s:;,'\"`()\[\]{}<>|=]*").match(text, behind)
             end = max(end, rest.end() if rest else end)
     quote = text[start - 1] if start else ""
+    # The path goes on up to the closing quote only if another `/` comes before it.
     if quote and quote in "'\"`" and (closed := text.find(quote, end)) > 0 and "/" in text[end:closed]:
         return closed if "\n" not in text[end:closed] else end
     return _end_of_words(text, start, end)
@@ -106,7 +107,7 @@ def _end_of_path(text: str, start: int, end: int, base: Path) -> int:
 def _end_of_words(text: str, start: int, end: int) -> int:
     """Return where a path ends that begins at `start`, of the words behind the blank at `end`: after the last of
     MOST_WORDS words up to which it is on this machine, or, in a text that begins with the path, after the last word
-    with a `/`."""
+    with a `/` inside. A word is matched with the blanks before it."""
     word_end = end
     for _ in range(MOST_WORDS):
         word = WORD.match(text, word_end)
@@ -162,7 +163,7 @@ def _texts_of(report: Report) -> Iterator[str]:
         yield from (table.title, table.note)
         for row in table.rows:
             for kind, value in zip(table.columns.values(), row, strict=True):
-                if not _is_relative(kind, value):
+                if not _is_relative(kind, value):  # `_Rows` leaves a link as it is
                     yield from _texts_in(value)
     for picture in report.pictures:
         yield from (*picture.names, *picture.series)
@@ -213,6 +214,6 @@ def _cell(value: Any, base: Path, names: Names) -> Any:
             return without_paths(value, base, names) if "/" in value else value
         case Mapping():
             return {_cell(key, base, names): _cell(item, base, names) for key, item in value.items()}
-        case list() | tuple() if type(value) in (list, tuple):
+        case list() | tuple() if type(value) in (list, tuple):  # a named tuple is not made of an iterator
             return type(value)(_cell(item, base, names) for item in value)
     return value

@@ -93,6 +93,7 @@ def capture_examples(
     twice. Refuse a call that returns no tensor, and one that reads values, with advice that fits here."""
     if isinstance(inputs, Tensor) or not isinstance(inputs, Sequence):
         raise UsageError(f"inputs must be a tuple of arguments, not a {type(inputs).__name__}: write (x,)")
+    # `specialize=False` refuses a program that reads values, which would else become guards.
     options = CaptureOptions(engine="aot", requires_grad=requires_grad, specialize=False, partition=partition)
     try:
         return capture_with_recipes(fn, with_distinct_tensors(tuple(inputs)), {}, options)

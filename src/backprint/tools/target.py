@@ -106,6 +106,7 @@ def capture_target(target: Target, **options: Any) -> Capture:
     resolved = resolve_options({"mode": target.mode, "fake": target.fake, **options})
     if resolved.requires_grad is None:
         resolved = replace(resolved, requires_grad=target.requires_grad)
+    # With order=2 the outputs of a named model take tangents, so no loss is made up for it.
     if resolved.loss is None and resolved.order == 1:
         resolved = replace(resolved, loss=target.loss)
     # `specialize` lets a fake capture keep numbers that the program reads as guards.
@@ -119,6 +120,7 @@ def capture_target(target: Target, **options: Any) -> Capture:
             specialize = True  # the numbers that a sample's code reads are known from its metadata
         name = target.title if resolved.name is None else resolved.name
         resolved = replace(resolved, name=name, mode=None, specialize=specialize)  # the code is in that mode already
+    # The warnings of others, such as PyTorch's on the capture, are shown.
     with quiet(target.library, others=False) if target.library else contextlib.nullcontext():
         capture = capture_with_recipes(target.model, target.args, target.kwargs, resolved, target.recipes)
     return replace(capture, notes=(*target.notes, *capture.notes)) if target.notes else capture
@@ -173,7 +175,7 @@ def _target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str |
         with_grad=built.with_grad,
         without_grad=built.without_grad,
         notes=built.notes,
-        requires_grad=tuple(name for name, _ in built.with_grad) or False,
+        requires_grad=tuple(name for name, _ in built.with_grad) or False,  # False: of no input
         bytes=built.bytes,
         fake=fake,
     )
@@ -212,7 +214,7 @@ def _target_of_sample(place: Path, fake: bool, device: str | None, mode: str | N
         with_grad=with_grad,
         without_grad=without_grad,
         notes=(*capture.notes, *_notes_on_opaque_edges(capture)),
-        requires_grad=tuple(name for name, _ in with_grad) or False,
+        requires_grad=tuple(name for name, _ in with_grad) or False,  # False: of no input
         bytes=size + sum(getattr(value, "nbytes", 0) for value in inputs.values()),
     )
 

@@ -85,6 +85,7 @@ def write_export(
     graphs = {
         title: (index, unguarded_graph(graph)) for title, (index, graph) in graphs_needed(capture, direction).items()
     }
+    # A title is the name of a Pair and a direction, `pair_0 forward`.
     shown = [title for title in graphs if direction in ("both", title.partition(" ")[2])]
     if not shown:
         raise UsageError(f"{capture.name} has no {direction}: no output of the program requires grad")
@@ -276,19 +277,18 @@ WIDTH = 120
 
 def _class_text(graph: Graph, name: str) -> str:
     """Return the class of a graph, with its ports in one line if they fit. `emit_class` writes a port a line between
-    `def forward(` and `):`, inputs before `) -> (`, and outputs as strings."""
+    `def forward(` and `):`, inputs before the line `) -> (`, and outputs as strings."""
     lines = list(emit_class(graph, name, ""))
     if not graph.outputs:
         return "\n".join(lines)
     start, end = lines.index("    def forward("), lines.index("    ):")
-    *inputs, arrow = [line.strip() for line in lines[start + 1 : end] if not line.startswith('        "')]
+    *inputs, _ = [line.strip() for line in lines[start + 1 : end] if not line.startswith('        "')]  # _: `) -> (`
     outputs = [line.strip() for line in lines[start + 1 : end] if line.startswith('        "')]
     parameters, results = " ".join(inputs).rstrip(","), " ".join(outputs)
     if len(outputs) > 1:  # with one, the comma makes it a tuple
         results = results.rstrip(",")
     one_line = f"    def forward({parameters}) -> ({results}):"
-    fits = len(one_line) <= WIDTH and arrow == ") -> ("
-    return "\n".join([*lines[:start], one_line, *lines[end + 1 :]] if fits else lines)
+    return "\n".join([*lines[:start], one_line, *lines[end + 1 :]] if len(one_line) <= WIDTH else lines)
 
 
 # ---- Settings
@@ -390,7 +390,8 @@ def _recipe_text(recipe: Recipe) -> str:
 
 
 def _tensor_text(tensor: Tensor) -> str:
-    """Return exact data as Python: as numbers where these are few and have its bits, else as bytes in base64."""
+    """Return exact data as Python: as numbers where these are few and have its bits, else as bytes in base64. Of
+    complex data, the real and imaginary parts: `run_sample.restore` makes them complex again."""
     tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     raw = raw_bytes(tensor)
     can_be_numbers = tensor.dtype in DIGITS or tensor.dtype in (torch.int64, torch.bool)
@@ -524,7 +525,8 @@ def import_text(body: str) -> str:
 
 def fit_exact_inputs(capture: Capture) -> Inputs:
     """Return a sample's inputs with recipes that draw, fitted to its exact data; but constants, indices, inputs of
-    guards and the bases of these stay exact, because other values would change what the graph does."""
+    guards and the bases of these stay exact, because other values would change what the graph does. Tangents keep the
+    recipes that they have."""
     recipes, exact = capture.recipes.recipes, capture.recipes.exact
     kept_exact = names_held_exact(capture) | {
         port.name for pair in capture.pairs for port in pair.forward.by_role("constant")

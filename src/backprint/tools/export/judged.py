@@ -13,8 +13,10 @@ Words of this file:
 
 - `eager.run` is an EagerRun: `module` is the class of the graph, `inputs` and `results` what it ran on and returned,
   `outputs` the (role, name) of each result, `random` the generators' state before; `again(function, inputs, seed)` runs
-  a function on copies of the inputs from that state. Other properties of `eager` are results of further runs; each has
-  a result for each `index`, and `found` is the backend's result at an index, `wanted` eager's.
+  a function on copies of the inputs from that state. Other properties of `eager` are further runs: `again`, `filled`,
+  `wide` and `reseeded_again` are one run's results; `nudged`, `rounded` and `tied` have those of several runs, and
+  `reseeded` a pair for each seed, eager's results and the backend's. A run has a result for each `index`; `found` is
+  the backend's result at an index, `wanted` eager's. `tied` has runs that round so far that nearly equal values swap.
 - `draws` says whether a second run has moved the generators. It is known once `again` was read.
 - `strided(tensor)` returns the tensors that a result is made of: a strided one itself; of a sparse one the indices, and
   last the values.

@@ -13,11 +13,13 @@ Words of this file:
 - `EagerRun.module` is the class of a graph (a changed one has its text as `changed`), `random` the state of the CPU's
   generator and those of the GPUs' from which it ran.
 - `Program.content` is what `export.content_of` returns: `links`, each [source, role, port, target, name] by the numbers
-  of Pairs, a target None for a result of the whole; `differentiable`, the results that take a tangent; `strides`, which
-  a backward expects of a tangent, by `INDEX NAME`. `made` has the inputs by name, tangents as `tangent NAME`. With
-  `copies`, what the graphs need to run again is kept.
-- While a Program runs, `values` has for each Pair the inputs of its forward by name, `given` what forwards returned, by
-  Pair, role and name, and `gradients` what backwards returned, by Pair and name.
+  of Pairs, a target None for a result of the whole Capture; `differentiable`, the results that take a tangent;
+  `strides`, which a backward expects of a tangent, by `INDEX NAME`. `made` has the inputs by name, tangents as
+  `tangent NAME`. With `copies`, what the graphs need to run again is kept.
+- While a Program runs, `values` has for each Pair that has begun the inputs of its forward by name, `given` what
+  forwards returned, by Pair, role and name, and `gradients` what backwards returned, by Pair and name. A backward may
+  run before later forwards, which a link passes its gradient to: Pairs that have not begun add nothing to its tangents.
+  `find` returns the value of an input of the graph that runs, by role and name.
 - A stride of 0 is one of an expanded tensor: all elements of the dimension are one in memory.
 - In texts of graphs, the type of a tensor has a `[`, and that of a number none.
 """

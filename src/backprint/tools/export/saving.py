@@ -58,16 +58,17 @@ def write_sample(
     check_place(path, overwrite)
     check_custom(capture, allow)
     if capture.fake:
-        row = verdict_json(verify_capture(capture)[0])
+        row = verdict_json(verify_capture(capture)[0])  # the only one: `unproven`
         keep_verdict(capture, row)
         return _write_without_values(capture, path, _recipes_of_fake(capture, data), row)
     if data == "none":
-        verdict = with_worst_derivative(capture, verify_capture(capture, draws=("captured",))[-1])
+        of_whole_capture = verify_capture(capture, draws=("captured",))[-1]  # those of single Pairs come before it
+        verdict = with_worst_derivative(capture, of_whole_capture)
         row = _verdict_row(verdict, capture)
         keep_verdict(capture, row)
         return _write_without_values(capture, path, _recipes_for_data(capture, data), row)
     inputs, proof = _prove_on_recipes(capture, data, power)
-    verdict = with_worst_derivative(replace(capture, recipes=inputs), proof.verdict, RECIPE_FIRST)
+    verdict = with_worst_derivative(replace(capture, recipes=inputs), proof.verdict, draws=RECIPE_FIRST)
     if capture.origin.alive and data != "exact":  # what is wrong at the captured values stays so in the sample
         on_own_values = with_worst_derivative(capture, proof.verdict)
         verdict = on_own_values if is_wrong(on_own_values) and not is_wrong(verdict) else verdict

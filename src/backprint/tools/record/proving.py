@@ -35,7 +35,7 @@ def proven_step(recorded: Capture) -> Capture:
 def _check_sent(capture: Capture) -> None:
     """Refuse a step whose graphs have sent something else in a collective than the script did. A broadcast may differ
     whose result is not used: what a rank sends that is not the source of a broadcast goes nowhere."""
-    differing = getattr(capture.peers, "differing", ())
+    differing = getattr(capture.peers, "differing", ())  # () where `peers` is None
     if not differing:
         return
     for (group, number), (step, is_used) in collective_steps(capture).items():

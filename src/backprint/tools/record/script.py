@@ -93,7 +93,7 @@ def run_as_main(script: _Script, place: str, arguments: Sequence[str], stay: boo
     sys.argv = [called[0], *arguments]
     if not sys.flags.safe_path:  # with `python -P` there is no entry for the script's folder
         sys.path[:1] = [os.getcwd() if script.spec else str(Path(script.path).resolve().parent)]
-    MAIN_MODULES.append(main_before)
+    MAIN_MODULES.append(main_before)  # keeps it alive: its frames still run
     try:
         if script.spec is not None:  # as Python does: `sys.argv[0]` is `-m` while the packages are imported
             if script.spec.parent:

@@ -131,7 +131,7 @@ def _paths_of_modules(reachable: Sequence[tuple[str, Any]]) -> dict[int, str]:
     paths: dict[int, str] = {}
     for prefix, value in reachable:
         if isinstance(value, nn.Module):
-            for name, module in value.named_modules(prefix=re.sub(UNNAMED, "_", prefix)):
+            for name, module in value.named_modules(prefix=re.sub(NOT_IN_NAMES, "_", prefix)):
                 paths.setdefault(id(module), name)
     return paths
 
@@ -141,12 +141,12 @@ def _classes_by_path(reachable: Sequence[tuple[str, Any]]) -> dict[str, str]:
     classes: dict[str, str] = {}
     for prefix, value in reachable:
         if isinstance(value, nn.Module):
-            for name, module in value.named_modules(prefix=re.sub(UNNAMED, "_", prefix)):
+            for name, module in value.named_modules(prefix=re.sub(NOT_IN_NAMES, "_", prefix)):
                 classes.setdefault(name, type(module).__name__)
     return classes
 
 
-UNNAMED = r"[^\w.]+"
+NOT_IN_NAMES = r"[^\w.]+"
 """What a name cannot have: keys of dictionaries may be any text."""
 
 
@@ -205,7 +205,7 @@ def _names_of_outside_tensors(outside: Sequence[Tensor], leaves: Sequence[Tensor
         name = names_by_id.get(id(tensor))
         if name is None and (owner := owners_by_id_of_grad.get(id(tensor))):
             name = f"{owner}.grad"
-        name = name and re.sub(UNNAMED, "_", name)[:MAX_LENGTH_OF_NAME]
+        name = name and re.sub(NOT_IN_NAMES, "_", name)[:MAX_LENGTH_OF_NAME]
         if name is None or name in taken:
             name, count = f"input_{count}", count + 1
         taken.add(name)
@@ -291,7 +291,7 @@ class LiveRecorder(Recorder, TorchDispatchMode):
 
     def __init__(self) -> None:
         TorchDispatchMode.__init__(self)
-        Recorder.__init__(self, {})
+        Recorder.__init__(self, paths={})  # `know_parameters` sets them
         self.classes: dict[str, str] = {}
         self._forget_outside()
         self.lost, self.twice = "", ""
@@ -572,7 +572,7 @@ class LiveRecorder(Recorder, TorchDispatchMode):
                 "callback computes of it is not seen; wait for it (work.wait()) in the step"
             )
         storage = tensor.untyped_storage()
-        self.external.callers[storage_id(storage)] = storage
+        self.external.callers[storage_id(storage)] = storage  # its content is copied before the first write to it
         self.seen.external_tensors.append(tensor)
         self.outside_at_begin.append(tensor.detach())  # a tensor may be put on other memory while the step runs
         self.add_memory(tensor)
@@ -681,9 +681,9 @@ def _contains_memory(whole: StorageView, part: StorageView) -> bool:
     ones tell if `whole` has no gaps. A sparse tensor (no stride) is a part of itself alone."""
     if whole == part or whole.stride is None or part.stride is None:
         return whole == part
-    first_byte, first_of_part = whole.offset * whole.dtype.itemsize, part.offset * part.dtype.itemsize
-    starts_inside = first_byte <= first_of_part
-    return is_dense(whole.shape, whole.stride) and starts_inside and bytes_spanned(part) <= bytes_spanned(whole)
+    starts_inside = whole.offset * whole.dtype.itemsize <= part.offset * part.dtype.itemsize
+    ends_inside = bytes_spanned(part) <= bytes_spanned(whole)  # both are counted from the beginning of the storage
+    return is_dense(whole.shape, whole.stride) and starts_inside and ends_inside
 
 
 def _place_of_script() -> str:
@@ -721,7 +721,8 @@ class Uses:
 
 
 def _uses_in(calls: Sequence[TapedCall], gradients: Collection[StorageView]) -> Uses:
-    """Return the Uses of the calls of a backward; `gradients` are those that existed before it."""
+    """Return the Uses of the calls of a backward: which of them are sums, and the last that uses each memory.
+    `gradients` are those that existed before the backward."""
     sums = frozenset(index for index, call in enumerate(calls) if is_sum(call) and call.args[0] in gradients)
     last: dict[int, int] = {}
     for index, call in enumerate(calls):
@@ -773,7 +774,7 @@ class _StepWriter:
         segment = _Segment([], mark)
         for index, place in enumerate(mark.roots):
             segment.losses["loss" if len(mark.roots) == 1 else f"loss.{index}"] = self.writer.value_at(place).name
-        self.writer.write_into(segment.steps)
+        self.writer.write_into(segment.steps)  # all that is written from here on
         added = self.write_calls_of_backward(mark, segment)
         self.leaving |= set(mark.after.values())
         for index in mark.given:
@@ -900,6 +901,7 @@ class _LinkedSegments:
         with_outputs = [index for index in sorted(pairs_made) if pairs_made[index].forward.outputs]
         order = {index: number for number, index in enumerate(with_outputs)}
         pairs = tuple(Pair(f"pair_{order[i]}", pairs_made[i].forward, pairs_made[i].backward) for i in with_outputs)
+        # `link.source` is a number here, never None: each of these links starts at a Pair.
         links = [
             Link(order[link.source or 0], link.port, None if link.target is None else order[link.target], link.name)
             for link in self.links

@@ -108,7 +108,8 @@ class WatchedStep(nn.Module):
                 with autocast(step.autocast):
                     result = self.model.get_submodule(step.path)(*args, **kwargs)
             else:
-                # The graph says the line at which the operator ran in the training.
+                # The graph says the line at which the operator ran in the training. No autocast: the arguments were
+                # noted as it had cast them, and these casts are steps of their own.
                 with frames.at(step.source), autocast(on=()), torch.set_grad_enabled(step.with_grad):
                     result = operator_named(step.operator)(*args, **kwargs)
             tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
@@ -144,7 +145,7 @@ def autocast_now() -> tuple[tuple[str, torch.dtype], ...]:
 
 @contextlib.contextmanager
 def autocast(on: Iterable[tuple[str, torch.dtype]]) -> Iterator[None]:
-    """Run a block in this autocast and no other."""
+    """Run a block in this autocast and no other: `on` has the kinds of devices for which it is on, with its dtypes."""
     wanted = dict(on)
     with contextlib.ExitStack() as stack:
         for kind in DEVICES:

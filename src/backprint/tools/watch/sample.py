@@ -75,6 +75,7 @@ def recorded(model: nn.Module, program: Program, was_finite: bool) -> Capture:
     captures: list[Capture] = []
     messages: list[str] = []
     step = WatchedStep(model, program)
+    # Step 0 alone is recorded.
     recording = Recording((0, 1), lambda number, capture: captures.append(proven_step(capture)), messages.append)
     # The backward shall not add to the gradients that the training has.
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]

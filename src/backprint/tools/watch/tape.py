@@ -140,7 +140,7 @@ def program_of(taped: Taped, own: Mapping[int, str]) -> Program:
     numbering = _Numbering(taped, own)
     steps = [numbering.step(event) for event in taped.events]
     losses = tuple(numbering.number_of(loss) for loss in taped.losses)
-    if not all(losses):
+    if not all(losses):  # a tensor without a number has 0
         raise CaptureError("its loss is not computed from results of the model")
     kept = _steps_behind(losses, steps, numbering.tensors)
     used = {number for step in kept for number in _numbers_in((step.args, step.kwargs))}

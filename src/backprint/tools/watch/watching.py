@@ -64,7 +64,8 @@ class Watching:
     `limit` is how many steps may still be kept, `kept` has their folders, and `numbers_kept` their numbers. `number` is
     the number of the step that runs. `taped` has what it has run since its first call of the model, None before that
     and after the backward. `last` is its latest backward whose numbers are finite, `suspect` its first whose loss or
-    gradients have NaN or Inf. `skipped` counts updates in a row that were left out, and `asked` says why the next step
+    gradients have NaN or Inf. `is_updating` says that an optimizer steps now, and `has_stepped` that one has stepped
+    since the last step ended. `skipped` counts updates in a row that were left out, and `asked` says why the next step
     is to be kept.
 
     `depth` counts the calls of modules that run inside each other, and `backwards` those of `backward`. `norms` and
@@ -362,7 +363,7 @@ class Watching:
             return
         # Without weights of its own: the model still has them.
         self.write_sample(step.number, why, lambda: (program_of(step.taped, self.own), {}), math.isfinite(step.norm))
-        for place in self.ring.written():
+        for place in self.ring.written():  # once the entry that is being written is there too
             if (number := number_of(place)) < step.number:
                 self.write_sample(number, f"before step {step.number}", functools.partial(read_parts, place))
 
