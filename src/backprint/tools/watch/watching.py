@@ -284,15 +284,15 @@ class Watching:
             return
         else:
             self.suspect = step
-            step.why = "" if self.is_lost else step.why
+            step.why = self.asked or ("" if self.is_lost else step.why)
         if step.why and (step.why != NOT_FINITE or self.is_updating):
             self.keep(step)
 
     def reason(self, step: Step) -> str:
-        """Return why a step is to be kept, '' if it is not. What the user has asked for is answered by it."""
+        """Return why a step is to be kept, '' if it is not. What the user has asked for comes before all else, until a
+        step is kept."""
         if self.asked:
-            why, self.asked = self.asked, ""
-            return why
+            return self.asked
         if not math.isfinite(step.loss):
             return f"the loss is {step.loss}"
         if not math.isfinite(step.norm):
@@ -355,12 +355,14 @@ class Watching:
         step cannot run again: then it is not kept, and a message says so. Once `limit` steps were kept, none is."""
         why, step.why = step.why, ""  # so it is kept once
         self.is_lost = not (math.isfinite(step.loss) and math.isfinite(step.norm))
+        if why == self.asked:
+            self.asked = ""
         if self.limit == 0:
             return
-        self.limit -= 1
         if self.versions() != step.taped.versions:
             self.tell(f"step {step.number}: {why}; it is not kept: its weights have changed since its forward")
             return
+        self.limit -= 1  # also where no sample can be made: each try takes the time of several steps
         # Without weights of its own: the model still has them.
         self.write_sample(step.number, why, lambda: (program_of(step.taped, self.own), {}), math.isfinite(step.norm))
         for place in self.ring.written():  # once the entry that is being written is there too
