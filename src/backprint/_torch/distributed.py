@@ -373,7 +373,7 @@ def python_call() -> PythonCall:
     # From here on, as long as they are torch.distributed's, frames are of the functions that the program has called.
     names: list[str] = []
     gives_handle = False
-    while frame is not None and frame.f_globals.get("__name__") in ("torch.distributed.distributed_c10d", LOGGER):
+    while frame is not None and frame.f_globals.get("__name__") in ("torch.distributed.distributed_c10d", DECORATOR):
         if not names:
             # A function without `async_op` always returns the handle.
             gives_handle = frame.f_locals.get("async_op") is not False
@@ -382,7 +382,7 @@ def python_call() -> PythonCall:
     return PythonCall(tuple(names), gives_handle)
 
 
-LOGGER = "torch.distributed.c10d_logger"
+DECORATOR = "torch.distributed.c10d_logger"
 """The module of the decorator of functions of torch.distributed."""
 
 OF_OBJECTS = frozenset(
@@ -397,7 +397,8 @@ which a dispatch mode of ours calls: they are passed over."""
 
 @functools.cache
 def leaves_values_unread(func: Any) -> bool:
-    """Whether an operator reads nothing but its arguments' shapes: a view, a new tensor of the same shape, a wait."""
+    """Whether an operator reads nothing but its arguments' shapes: a view, a new tensor of the same shape, a wait, or
+    one that returns the tensor that it takes."""
     name = str(func).split(".")[1]
     is_like = func.namespace == "aten" and (name.endswith("_like") or name.startswith("new_"))
     return bool(func.is_view or is_like or is_wait(func) or passes_on(str(func)))
@@ -447,8 +448,8 @@ def in_group(name: str, sent: Tensor, options: Sequence[Any], group: str) -> Ten
     `options` the operator's arguments between the tensor and the group without the group's size, and `group` the name
     of the group."""
     size, on_device = group_of(group).size(), sent.device.type != "cpu"
-    gathers = name in ("all_gather_into_tensor", "reduce_scatter_tensor")
-    if gathers and on_device and "gloo" in str(torch.distributed.get_backend_config(group_of(group))):
+    resizes = name in ("all_gather_into_tensor", "reduce_scatter_tensor")
+    if resizes and on_device and "gloo" in str(torch.distributed.get_backend_config(group_of(group))):
         return in_gloo_on_device(name, sent, options, group_of(group))
     # These two operators take the size of the group too.
     sized = {"all_gather_into_tensor": (size,), "reduce_scatter_tensor": (*options, size)}
@@ -794,7 +795,8 @@ def form_of(operator: Any) -> Callable[..., Any] | None:
 
 
 def reduces_gradients(module: Any) -> bool:
-    """Whether a module reduces its gradients among processes once autograd has accumulated them: DDP, FSDP2."""
+    """Whether a module reduces its gradients among processes once autograd has accumulated them: DDP, FSDP2, and what
+    `torch.distributed._composable.replicate` makes."""
     fsdp = sys.modules.get("torch.distributed.fsdp")  # a module of FSDP2 has loaded it
     return (
         isinstance(module, torch.nn.parallel.DistributedDataParallel)
@@ -1046,7 +1048,7 @@ def in_rank(groups: ThreadGroups) -> Iterator[None]:
     groups_before = getattr(_HERE, "groups", None)
     _HERE.groups = groups
     try:
-        if groups.data is None:
+        if groups.data is None:  # the rank has not run yet
             local.__dict__.pop("world", None)
             _make_fake_world(groups.rank, groups.size)
             groups.data = local.world
@@ -1077,7 +1079,7 @@ def _replace_state() -> None:
             plain = distributed_c10d._new_process_group_helper
             _BEFORE[:] = [distributed_c10d._world, plain]
             distributed_c10d._new_process_group_helper = without_messages(plain)
-            device_mesh.DeviceMesh._thread_id = RankOfMesh()
+            device_mesh.DeviceMesh._thread_id = RankOfMesh()  # so that meshes of two ranks are unequal
             distributed_c10d._world = multi_threaded_pg.ThreadLocalWorld()
             c10d._set_thread_isolation_mode(True)  # the names of groups in C++ are those of each thread
         _THREAD_GROUPS_OPEN[0] += 1
@@ -1187,7 +1189,7 @@ def forms_have_operators() -> bool:
     """Whether torch has the operators of FORMS that it registers without an import."""
     if not torch.distributed.is_available():
         return True
-    functional()
+    functional()  # its import registers some of them
     known = {schema.name.replace("::", ".") for schema in torch._C._jit_get_all_schemas()}
     # Not all versions have operators for messages; FSDP2 and DTensor register theirs only when they are imported.
     always_there = [
@@ -1208,12 +1210,13 @@ def reductions_are_numbered() -> bool:
 def handlers_are_a_table() -> bool:
     if not torch.distributed.is_available():
         return True
-    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor import DTensor  # `handlers_of_operators` reads this module only once it is loaded
 
     return DTensor is not None and type(handlers_of_operators()) is dict and bool(handlers_of_operators())
 
 
 def meshes_have_a_thread() -> bool:
+    """Whether the equality of device meshes reads `_thread_id`, which RankOfMesh stands for."""
     if not torch.distributed.is_available():
         return True
     from torch.distributed.device_mesh import DeviceMesh
@@ -1254,6 +1257,7 @@ def groups_are_made_for_a_backend() -> bool:
 
 
 def fsdp_has_switches() -> bool:
+    """Whether FSDP2's own switch writes the attributes that `switch_that_keeps_gradients` reads."""
     if not torch.distributed.is_available():
         return True
     from torch.distributed.fsdp import FSDPModule

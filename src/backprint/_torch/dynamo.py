@@ -206,9 +206,9 @@ def forget(backend: Any, code_pairs: list[tuple[Any, Any]], known: list[tuple[An
     for code, out in code_pairs:
         _remove_entries(code, backend)
         _remove_globals(out)
-    inputs, ids_before = known[0]
+    inputs, ids_before = known[0]  # the tracker of code that Dynamo read
     _unmark_skipped(inputs, ids_before | {id(code) for code, _ in code_pairs})
-    # Last, because `_unmark_skipped` reads them: its lists of code, as they were.
+    # Last, because `_unmark_skipped` reads the code of the run in its tracker: each tracker as it was before the run.
     for tracker, ids_before in known:
         tracker.seen[:] = [
             reference for reference in tracker.seen if (code := reference()) is not None and id(code) in ids_before

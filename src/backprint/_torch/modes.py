@@ -70,7 +70,7 @@ def operators_seen(block: Any) -> list[str]:
 
     seen: list[str] = []
 
-    class Noting(_python_dispatch.TorchDispatchMode):  # no name of NAMES is a global of this module at first
+    class Noting(_python_dispatch.TorchDispatchMode):  # not NAMES's own, which is a global here only once imported
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             seen.append(str(func))
             return func(*args, **(kwargs or {}))

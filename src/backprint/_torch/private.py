@@ -75,7 +75,7 @@ def stopped_by(features: Iterable[str]) -> tuple[str, ...]:
         feature = rest.pop()
         if feature not in stopped:
             stopped.add(feature)
-            rest += NEEDS.get(feature, ())
+            rest += NEEDS.get(feature, ())  # those that need this one
     return tuple(feature for feature in FEATURES if feature in stopped)
 
 

@@ -131,7 +131,7 @@ class Main(Commands):
     def invoked(self, ctx: click.Context) -> Any:
         """Call the command; end with the exit code of the error that it raises, and a line for it. Strangers' names in
         click's own messages are escaped. Errors that are neither ours nor click's nor of the file system's space and
-        permissions are raised. Subclasses stand before the classes that they are of."""
+        permissions are raised. The excepts of subclasses stand before those of their base classes."""
         from backprint.errors import NO_PERMISSION, NO_SPACE, BackprintError, NothingFoundError, PlaceError, UsageError
 
         try:

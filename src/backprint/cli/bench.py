@@ -113,7 +113,7 @@ def run(
     directions = BENCH_DIRECTIONS if direction == "both" else (direction,)
     samples = at_places(samples, given["out"])
     try:
-        with display_for(False) as watcher:
+        with display_for(as_json=False) as watcher:  # with --json, the cells are printed at the end
             done = bench.run(samples, names, watch=watcher, directions=directions, timed=not no_timing, **given)
     except Stopped as stopped:
         echo(f"stopped by {stopped}; the same command goes on from here", err=True)
@@ -201,9 +201,9 @@ def report(runs: tuple[Path, ...], threshold: float, output: Path | None, as_jso
         if not count_rows(written.rows):
             raise SystemExit(NOTHING)
         return
-    known = [read_run(run) for run in runs]
+    bench_runs = [read_run(run) for run in runs]
     try:
-        history = history_of(known, threshold=threshold)
+        history = history_of(bench_runs, threshold=threshold)
     except UsageError as error:  # they have no cell in common
         echo(f"backprint: {error}", err=True)
         raise SystemExit(NOTHING) from None

@@ -70,6 +70,7 @@ def export_command(
     options: dict[str, Any] = dict(direction=direction, data=data, allow=allow, overwrite=overwrite)
     place = bp.export(capture, output, backend=backend, **options)
     beside = data_beside(place).name
+    # The code of the file calls `data_beside` with the name of its data, if they were too large for the file itself.
     reads = f"data_beside({beside!r})" in place.read_text("utf-8")
     needs = f", with its data in {beside} beside it" if reads else ""
     echo(f"{place}: {capture.name}{needs}; run it with python {place}{'' if backend else ' [--backend NAME]'}")

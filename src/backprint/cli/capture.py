@@ -213,7 +213,7 @@ def capture_sample_apart(
     task_options = {**options, "loss": absolute(options["loss"]), "output": os.fspath(output), "here": os.getcwd()}
 
     def on_stage(stage: str) -> None:
-        show_status(f"{target}: {STAGES.get(stage, stage)}")
+        show_status(f"{target}: {STAGES.get(stage, stage)}")  # a stranger's sample may have written any text
 
     try:
         answers = run_apart(
@@ -251,7 +251,7 @@ def put_in_place(report: CaptureReport, folder: Path, output: Path, overwrite: b
     Refuse a folder in a tree that is there already, unless `overwrite`."""
     if not report.trees and (folder / MADE).is_dir():
         output.parent.mkdir(parents=True, exist_ok=True)
-        settle(folder / MADE, output)
+        settle(folder / MADE, output)  # what was there is removed
     # In all trees, also in one that is not written this time: its sample would be of another capture.
     for place in report.trees.values() if overwrite else ():
         for old in TREE_NAMES:
@@ -275,6 +275,7 @@ def capture_in_own_process(task: Task, options: Mapping[str, Any], staging: Path
     output = Path(own_options.pop("output"))
     staging.mkdir(exist_ok=True)
     try:
+        # A stage begins inside of the one before it: `capture_and_save` says where each begins, and not where it ends.
         with contextlib.ExitStack() as stages:
             report = capture_and_save(
                 task.folder, staging / MADE, output, own_options, lambda name: stages.enter_context(stage(name))
@@ -309,6 +310,7 @@ def capture_and_save(
     capture_options = {key: option for key, option in options.items() if key not in ("world", "ranks")}
     as_json, overwrite, data, layout = (capture_options.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
     read_options = {key: capture_options.pop(key) for key in ("device", "mode", "trust")}
+    # A Target: its `kind` is where it is from, such as `factory` or `graphnet`.
     program = read_target(target, fake=capture_options["fake"], factory=factory, **read_options)
     import backprint as bp
 

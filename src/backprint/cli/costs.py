@@ -77,6 +77,7 @@ def fits_command(
         notes = [] if any(pair.lives for pair in capture.pairs) else [NOT_SEEN]
         if not fits and WITHOUT_CHECKPOINTS in capture.notes:
             fits, notes = None, [WITHOUT_CHECKPOINTS, *notes]
+        # What `eager` needs decides, so a row has its numbers at the top too, beside `eager` and `graph`.
         rows.append({"name": name, "fits": fits, **asdict(needs.eager), **asdict(needs), "notes": notes})
         if not as_json:
             print_need(f"{name}: {ANSWERS[fits]} {memory:g} GiB", needs, limit)

@@ -221,11 +221,11 @@ def demonstrate(output: Path) -> None:
         assert backward is not None, f"{name} has parameters, so it has a backward"
         echo(f"{place}: {len(forward.steps)} steps forward, {len(backward.steps)} backward")
         title(f"{name}: the backward begins")
-        echo(body(backward.code, 14), lines=True)
+        echo(body(backward.code, lines=14), lines=True)
         title(f"{name}: show")
         show.print_pair(loaded, 0, summarize(loaded.pairs[0]), show.MOST)
     title("verify")
-    rows = [{"sample": str(place), **row} for place in places for row in verify.rows_of_sample(place, ())]
+    rows = [{"sample": str(place), **row} for place in places for row in verify.rows_of_sample(place, allow=())]
     verify.print_verdicts(rows)
     echo("\nThe results:", lines=True)
     for place in places:

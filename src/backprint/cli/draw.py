@@ -137,8 +137,8 @@ def observe_apart(
     sample: Path, allow: tuple[str, ...], limits: tuple[float, float | None]
 ) -> dict[tuple[int, int, str], list[float | None]]:
     """Run a sample in a process of its own, within `limits` (seconds, and GiB or None), and return statistics of its
-    values, by the number of the Pair, 0 for forward or 1 for backward, and the name of the value. Raise if it did not
-    run."""
+    values, as `page_of` takes them, by the number of the Pair, 0 for forward or 1 for backward, and the name of the
+    value. Raise if it did not run."""
     with working("running the sample") as show_status:
         options = {"allow": list(allow)}
         [answer] = run_apart(

@@ -246,7 +246,7 @@ def print_pass(region_pass: Any, bad: bool) -> None:
     """Print a pass: what it is, the gradients on its edges, and its nodes; with `bad`, what of it has NaN or Inf."""
     _print_head(region_pass)
     shown = region_pass.bad_part if bad else region_pass
-    if bad:
+    if bad:  # else the head has named the roots
         _print_flows("root", shown.roots, "")
     _print_flows("edge", shown.edges, "edges, in the order of the backward")
     if bad:  # an input has what the edges to it have, and what a hook has made of their sum

@@ -126,6 +126,7 @@ def kernels_command(
         "allow": list(allow),
         "trust": trust,
     }
+    # Kernels that are not checked are `unproven`, and then as good as was asked for.
     carry_out("kernels", source, out, chosen, list=listed, allow_unproven=not check, close=print_rows, **given)
 
 

@@ -254,7 +254,7 @@ LIMITS = all_of(TIMEOUT, MEMORY)
 
 def run_options(jobs: Any = JOBS) -> Callable[[F], F]:
     """Return the options of every run over many samples: where and within which limits they are worked on, and
-    which."""
+    which. `jobs` is a command's own option `--jobs`."""
     return all_of(
         jobs,
         TIMEOUT,

@@ -77,12 +77,12 @@ def lower(
     set.
     """
     refuse_draws(module)
-    traced = fx.GraphModule(module, copy.deepcopy(module.graph))
-    replace_views(traced)
-    program = torch.func.functionalize(traced) if writing_operators(traced) else traced
+    own_copy = fx.GraphModule(module, copy.deepcopy(module.graph))
+    replace_views(own_copy)
+    program = torch.func.functionalize(own_copy) if writing_operators(own_copy) else own_copy
     trace = make_fx(program, decomposition_table={**decompositions_of(thorough), **more}, tracing_mode="real")
     with torch.no_grad():
-        lowered = trace(*copies(inputs))
+        lowered = trace(*copies(inputs))  # the graph runs as it is traced, and may write into them
     for node in list(lowered.graph.nodes):
         if node.target in IDENTITY_OPERATORS:
             node.replace_all_uses_with(node.args[0])

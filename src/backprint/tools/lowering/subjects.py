@@ -186,8 +186,8 @@ def _nodes_of_draws(nodes: Sequence[fx.Node]) -> set[fx.Node]:
 
 
 def _draw_function(module: fx.GraphModule, nodes: Sequence[fx.Node], results: Sequence[fx.Node]) -> Callable[[], Any]:
-    """Return a function that computes the results of these nodes, which are copied in the order of the graph, with an
-    unwritten tensor in the place of an input whose form alone is read."""
+    """Return a function that computes the values of `results`, some of these `nodes` of the graph of `module`: they
+    are copied in the order of the graph, with an unwritten tensor in the place of an input whose form alone is read."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
 
@@ -289,11 +289,11 @@ class BenchStep:
         sources: list[InputSource] = []
         for port in self.backward.graph.inputs:
             if port.role == "saved" and port.name in saved:
-                sources.append(InputSource(True, saved[port.name]))
+                sources.append(InputSource(from_forward=True, place=saved[port.name]))
             elif port.role != "tangent" and port.name in forward_inputs:
-                sources.append(InputSource(False, forward_inputs[port.name]))
+                sources.append(InputSource(from_forward=False, place=forward_inputs[port.name]))
             else:
-                sources.append(InputSource(False, next(next_places)))
+                sources.append(InputSource(from_forward=False, place=next(next_places)))
         return sources
 
     @cached_property
@@ -308,7 +308,7 @@ class BenchStep:
 def bench_graphs(capture: Capture) -> list[BenchGraph]:
     """Run every graph of a Capture in eager, once; return them in order, each forward before its backward. Refuse a
     Capture without values."""
-    graphs = graphs_needed(capture, "both")
+    graphs = graphs_needed(capture, "both")  # by title, each with the number of its Pair
     if capture.recipes is None or capture.fake:
         raise RefusedError(f"{capture.name} was captured without values, so no compiler can run it: capture it anew")
     refuse_collectives(capture, "a compiler")
@@ -323,11 +323,12 @@ def bench_graphs(capture: Capture) -> list[BenchGraph]:
 
 
 def bench_steps(graphs: Sequence[BenchGraph]) -> list[BenchStep]:
-    """Return the steps of those Pairs that have a backward."""
+    """Return the steps of those Pairs that have a backward. The title of a graph is such as `pair_0 forward`."""
+    _, _, step = BENCH_DIRECTIONS  # the word `step`
     by_title = {graph.title: graph for graph in graphs}
     pairs = ((title.partition(" ")[0], graph) for title, graph in by_title.items() if graph.direction == "forward")
     return [
-        BenchStep(f"{pair} {BENCH_DIRECTIONS[2]}", forward, by_title[f"{pair} backward"])
+        BenchStep(f"{pair} {step}", forward, by_title[f"{pair} backward"])
         for pair, forward in pairs
         if f"{pair} backward" in by_title
     ]
@@ -352,7 +353,7 @@ def graph_classes(graphs: Mapping[str, Graph]) -> dict[str, Any]:
     names = {title: f"Graph{index}" for index, title in enumerate(graphs)}
     text = HEADER + "\n\n".join("\n".join(emit_class(graph, names[title], "")) for title, graph in graphs.items())
     module = ModuleType(f"backprint_bench_{next(SERIAL)}")
-    sys.modules[module.__name__] = module  # where `rebuilt` looks for a class's names
+    sys.modules[module.__name__] = module  # where `rebuilt` (`tools/export/rerun`) looks for a class's names
     # For `inspect.getsource`, by which the classes are changed later.
     place = module.__file__ = f"<{module.__name__}>"
     linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
@@ -387,7 +388,7 @@ class LiftedDraws:
 
 
 def steps_that_draw(graph: Graph) -> tuple[Step, ...]:
-    """Return the steps of a graph that draw random numbers."""
+    """Return the steps of a graph that draw random numbers. SAVING is a draw that returns its generator's state too."""
     if not any(step.target == SAVING or _may_draw(resolve(step.target)) for step in graph.steps if not step.is_guard):
         return ()  # most graphs: the module that tells exactly takes a tenth of a second to make
     names = {node.name for node in to_fx(graph).graph.nodes if node.op == "call_function" and draws(node)}
@@ -414,7 +415,7 @@ def lifted_draws(graph: Graph) -> LiftedDraws | None:
     names_written = {base.name for step in graph.steps if step.name in names for base in _written_value(step)}
     if steps_that_draw(lifted) or names_written & names_read:
         return None
-    free = set(names) <= _names_without_values(graph)
+    free = set(names) <= _names_without_values(graph)  # the draws depend on no input
     return LiftedDraws(lifted, tuple(result_places[name] for name in names), free)
 
 

@@ -126,6 +126,7 @@ def spectrum(shape: Shape) -> Any:
 
     names = ("num_mel_bins", "n_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_dim")
     mels = int(shape.field(*names, default=80))
+    # Speech2Text and Wav2Vec2-BERT, which have such fields, fix their positions too, and take time first.
     if shape.field("input_feat_per_channel", "feature_projection_input_dim", "hidden_act_time") is None:
         positions = shape.field("max_source_positions")
         if positions is not None:

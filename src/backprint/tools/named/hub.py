@@ -164,18 +164,19 @@ def _sizes(name: Name) -> Sizes:
 
 
 def _asked(whole: Any, sizes: Sizes) -> dict[str, Any]:
-    """Return the fields, with their values, that the sizes which a name gives are about, for a configuration that stays
-    as it is otherwise. The values are those of the small configuration with these sizes."""
+    """Return the fields that the sizes given in a name set, with their values: those of the small configuration with
+    these sizes. All other fields of the configuration `whole` stay as they are."""
     small = small_config(whole, sizes)
-    called = getattr(whole, "attribute_map", {})
-    words = {
+    own_names = getattr(whole, "attribute_map", {})  # by the usual ones
+    fields_of_size = {
         "layers": ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_layers", "num_decoder_layers"),
         "hidden": ("hidden_size", "intermediate_size", "head_dim"),
         "heads": ("num_attention_heads", "num_key_value_heads", "head_dim"),
         "vocab": ("vocab_size",),
         "image": ("image_size",),
     }
-    names = [called.get(field, field) for word in words if word in sizes.given for field in words[word]]
+    usual_names = [field for word, fields in fields_of_size.items() if word in sizes.given for field in fields]
+    names = [own_names.get(field, field) for field in usual_names]
     return {field: getattr(small, field) for field in names if field in vars(whole)}
 
 
@@ -231,7 +232,7 @@ WORDS = {"true": True, "false": False, "null": None, "none": None}
 def _tokens(name: Name, config: Any) -> int:
     """Return how many tokens a text has: what the name says, else a small number, or in full size FULL_TOKENS if the
     model has so many positions. UsageError for fewer than four, which some labels need."""
-    most = getattr(text_of(config), "max_position_embeddings", None)
+    most = getattr(text_of(config), "max_position_embeddings", None)  # some have none, or -1, as XLNet: no limit
     default = SMALL.tokens
     if name.options.get("size") == "full":
         default = min(FULL_TOKENS, most if isinstance(most, int) and most > 2 else FULL_TOKENS)

@@ -272,7 +272,7 @@ def _small_fields(config: Any, sizes: Sizes) -> dict[str, Any]:
         rule = INTEGERS.get(name) or INTEGERS.get(canonical_names.get(name, ""))
         if name in SET:
             changes[name] = SET[name]
-        elif name in STAGES:
+        elif name in STAGES:  # as many as the lists of what each stage has
             continue
         elif value is None and name in MISSING:
             changes[name] = MISSING[name](sizes)
@@ -368,6 +368,7 @@ def _stages(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
     images and patches of a model of several stages are not as small as others."""
     depths = getattr(config, "depths", None)  # the layers of each stage; some have one number for all
     stages = 0 if isinstance(depths, int) else len(depths or ())
+    # MobileViT has no `depths`, and its attention takes 2 × 2 places of the last stage as one.
     image = {"mobilevit": 128, "mobilevitv2": 128}.get(config.model_type, 64 if stages > 2 else 0)
     if image and "image" not in sizes.given and "image_size" in changes:
         changes["image_size"] = image

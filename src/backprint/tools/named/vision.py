@@ -49,7 +49,7 @@ def make(name: Name, library: Any) -> NamedModel:
         except UsageError:
             raise
         except Exception as raised:  # of the library, for images that are too small
-            error = error or raised
+            error = error or raised  # the first, which is of the wanted size
             continue
         size_text = " × ".join(map(str, shape))
         made = f"{name.name} of {library.__name__} {library.__version__}: images of {size_text}, weights"
