@@ -3,7 +3,8 @@
 The *units* of a frame are steps, by their numbers from 0 on, and frames within it, by negative numbers (`frame_unit`
 turns such a number into the frame's, and back). The *place* of a unit is its index among the frame's units. Frame 0 is
 the whole program. A frame is *open*, or folded to one node; `units_shown` of an open loop is one turn of it. `opened`
-are the numbers of the open frames, and the DOT name of a step is `n3`, of a folded frame `f3`.
+are the numbers of the open frames, and the DOT name of a step is `n3`, of a folded frame `f3`. A *mark* is what was
+measured on a flow, and `short` its text at an edge.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ LOOK = {
 def dot_of(drawn: DrawnPair, opened: Collection[int], title: str = "") -> str:
     """Return the picture of a Pair, in which some frames are open, as the text of a DOT file."""
     lines = [f"digraph {quoted(title or drawn.scene.name)} {{", OPTIONS.rstrip("\n")]
-    lines += cluster(drawn, opened, 0, 1)
-    lines += _dot_ports(drawn, set(_shown_nodes(drawn, opened, 0)))
+    lines += cluster(drawn, opened, number=0, depth=1)
+    lines += _dot_ports(drawn, set(_shown_nodes(drawn, opened, number=0)))
     lines += edge_statements(drawn, opened)
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -63,8 +64,8 @@ def quoted(text: str) -> str:
 
 
 def cluster(drawn: DrawnPair, opened: Collection[int], number: int, depth: int) -> Iterator[str]:
-    """Yield the lines of DOT for the open frame `number`, with what is in it; `depth` frames are around it, for the
-    indent."""
+    """Yield the lines of DOT for the open frame `number`, with what is in it; `depth` is their indent, 1 of the whole
+    program."""
     indent = "  " * depth
     yield f"{indent}subgraph cluster_{number} {{"
     legend = "" if drawn.scene.neighbors is None else ": the region is dashed, its neighbors are yellow"

@@ -1,9 +1,9 @@
 """Layout: where the units of a frame stand, so that each step of the backward is beside its forward.
 
 A row has steps of the forward at the left, frames in the middle, and steps of the backward at the right. Values of the
-forward flow down, those of the backward up. A flow that passes other units runs in a channel at the side of the frame.
-`drawn_pair` lays out all frames of a Pair. A unit is named by its *place*: its position in `Frame.units`; there a step
-is a number from 0 on, a frame a negative one (`frame_unit`).
+forward flow down, those of the backward up. A flow that passes other units runs in a channel at the side of the frame,
+which has *slots* side by side, numbered from the inside. `drawn_pair` lays out all frames of a Pair. A unit is named by
+its *place*: its position in `Frame.units`; there a step is a number from 0 on, a frame a negative one (`frame_unit`).
 
 Words of this file:
 
@@ -275,22 +275,22 @@ def _starts_of(blocks: Sequence[_LaneBlock], flows: tuple[Flows, Flows, Flows], 
             row += 1
         occupancy.put(block, row)
         starts.append(row)
-    takers = {target for side in (FORWARD, BACKWARD) for _, target in flows[side]}
-    return move_down_constants(blocks, starts, blocks_above, takers, occupancy)
+    places_with_input = {target for side in (FORWARD, BACKWARD) for _, target in flows[side]}
+    return move_down_constants(blocks, starts, blocks_above, places_with_input, occupancy)
 
 
 def move_down_constants(
     blocks: Sequence[_LaneBlock],
     starts: list[int],
     blocks_above: Sequence[set[int]],
-    takers: set[int],
+    places_with_input: set[int],
     occupancy: _RowOccupancy,
 ) -> list[int]:
     """Move blocks that take no value, such as a constant, down to just above the first that takes their result, so that
     the lines are short. Change `starts` (the first row of each block) and `occupancy`, and return `starts`.
 
-    `blocks_above` has for each block the numbers of those that must stand above it; `takers` are the places of the
-    units that take a value, from outside too.
+    `blocks_above` has for each block the numbers of those that must stand above it; `places_with_input` are those of
+    the units that take a value, from outside too.
     """
     blocks_below: list[list[int]] = [[] for _ in blocks]
     for lower, uppers in enumerate(blocks_above):
@@ -298,7 +298,7 @@ def move_down_constants(
             blocks_below[upper].append(lower)
     for number in range(len(blocks) - 1, -1, -1):
         block = blocks[number]
-        if not blocks_above[number] and blocks_below[number] and takers.isdisjoint(block.ahead):
+        if not blocks_above[number] and blocks_below[number] and places_with_input.isdisjoint(block.ahead):
             occupancy.put(block, starts[number], by=-1)
             row = max(starts[number], min(starts[lower] for lower in blocks_below[number]) - block.height)
             while row > starts[number] and not occupancy.has_room(block, row):
@@ -472,9 +472,13 @@ def drawn_scene(
     places = places_in(scene, frames)
     flows = flows_in(scene, frames, places)
     marks_of_lines = _marks_in_frames(scene, places, marks) if marks else {}
-    layouts, numbers = _layouts_of(scene, frames, flows, lambda value: saved_bytes.get(value, 0), marks_of_lines)
-    in_frames = frame_costs(scene, frames, costs, saved_bytes)
-    return DrawnPair(scene, frames, layouts, numbers, costs, in_frames, saved, marks_of_lines, marks or {})
+    layouts, layout_of_frame = _layouts_of(
+        scene, frames, flows, lambda value: saved_bytes.get(value, 0), marks_of_lines
+    )
+    costs_of_frames = frame_costs(scene, frames, costs, saved_bytes)
+    return DrawnPair(
+        scene, frames, layouts, layout_of_frame, costs, costs_of_frames, saved, marks_of_lines, marks or {}
+    )
 
 
 def _marks_in_frames(scene: Scene, places: Places, marks: Mapping[tuple[int, int], FlowMark]) -> dict[Ends, FlowMark]:
@@ -555,14 +559,15 @@ def _saved_tensors_sized(forward: Graph, scene: Scene) -> Iterator[_SavedBytes]:
         if bridge.made >= len(scene.nodes):  # an input of the forward
             yield _SavedBytes(bridge, bytes_of(bridge.spec), own=0)
         else:
-            own = sum(uncounted.pop(storage, 0) for storage in list(each_storage(storages[names[bridge.made]])))
+            own = sum(uncounted.pop(storage, 0) for storage in each_storage(storages[names[bridge.made]]))
             yield _SavedBytes(bridge, bytes_of(scene.nodes[bridge.made].spec), own)
 
 
 def frame_costs(
-    scene: Scene, frames: Sequence[Frame], costs: Sequence[StepCost], own: dict[int, int]
+    scene: Scene, frames: Sequence[Frame], costs: Sequence[StepCost], saved_of_node: Mapping[int, int]
 ) -> tuple[_FrameCost, ...]:
-    """Return what is in each frame, with all that is in frames of it; `own` are the saved bytes by node."""
+    """Return what is in each frame, with all that is in frames of it. `saved_of_node` has the bytes that are saved
+    of each node's result."""
     steps = [[0, 0] for _ in frames]  # of the forward, and of the backward
     flops = [[0, 0] for _ in frames]
     saved_bytes = [0 for _ in frames]
@@ -579,7 +584,7 @@ def frame_costs(
                 side = scene.nodes[unit].side
                 steps[number][side] += 1
                 flops[number][side] += costs[unit].flops
-                saved_bytes[number] += own.get(unit, 0)
+                saved_bytes[number] += saved_of_node.get(unit, 0)
     return tuple(
         _FrameCost(
             forward_steps=steps[number][FORWARD],

@@ -12,7 +12,8 @@ Words of this file:
   forward and 1 of the backward.
 - A `DrawnPair` has a Scene, its frames, the Layouts of these, and their costs. The *units* of a frame are nodes, and
   frames in it as negative numbers.
-- Texts are in the data as numbers (`Strings`).
+- Texts are in the data as numbers (`Strings`): `strings.number(text)` adds a text and returns its number.
+- `Measured` is what the page shows beside a DrawnPair: views, memory, and the text of the graphs around their steps.
 - A *stored* verdict is the JSON object that a Capture keeps of its last verification; None if there was none.
 """
 
@@ -235,8 +236,8 @@ def verdict_row(word: str, meaning: str, tone: str = "none") -> dict[str, str]:
 
 def _verdict_data(stored: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the verdict of a Capture with what it means; *not compared* if there is none. It is neither good nor bad
-    if results do not move when inputs are redrawn (`powerless`), as nothing is known of them, and bad if the backward
-    is not the derivative."""
+    where nothing is known of results: those that do not move when inputs are redrawn (`powerless`), or all, if that was
+    not measured. It is bad if the backward is not the derivative."""
     word, power, powerless = proof_arguments(stored)
     if stored is None or word not in MEANINGS:
         return verdict_row(NOT_COMPARED, "verify was not run")

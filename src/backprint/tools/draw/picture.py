@@ -386,7 +386,7 @@ class Lines:
         is_forward = side == "forward"
         start = self.end_of(line.source, side, leaves_below=is_forward, leaves=True)
         end = self.end_of(line.target, side, leaves_below=is_forward, leaves=False)
-        is_inner, ends = OUTSIDE not in (line.source, line.target), self.ends(line.target)
+        is_inner, has_end = OUTSIDE not in (line.source, line.target), self.ends(line.target)
         number = frame_unit(self.box.unit)
         mark = self.drawn.marks.get((number, FORWARD if is_forward else BACKWARD, line.source, line.target))
         # The mark of a line to the border stands in the frame around this one, where the line goes on. Lines that meet
@@ -397,11 +397,11 @@ class Lines:
             straight = _without_repeats((start.at, *self.bend(side, start, end), end.at))
             # Only a line that runs outside of the channel shows the shape of its value.
             text = line.spec if is_inner and mark is None else marked_text
-            return DrawnLine(side, straight, text, line.count, ends=ends, mark=mark)
+            return DrawnLine(side, straight, text, line.count, ends=has_end, mark=mark)
         out, back = start.turn(line.slot), end.turn(line.slot)
         x = self.channel(side, min(out, back), max(out, back), line.slot)
         points = (start.at, (start.at[0], out), (x, out), (x, back), (end.at[0], back), end.at)
-        return DrawnLine(side, points, marked_text, line.count, ends=ends, mark=mark)
+        return DrawnLine(side, points, marked_text, line.count, ends=has_end, mark=mark)
 
     def is_shared(self, side: str, line: FlowLine) -> bool:
         """Whether other lines also enter the frame, or leave it, where this one does: all of a side enter at one point
@@ -446,10 +446,12 @@ class Lines:
         below = leaves_below == leaves
         if place == OUTSIDE:
             x, box = _port_x(self.box, side), self.box
-            return _LineEnd((x, box.y), box.y + HEAD, True) if below else _LineEnd((x, box.bottom), box.bottom, False)
+            at, edge = ((x, box.y), box.y + HEAD) if below else ((x, box.bottom), box.bottom)
+            return _LineEnd(at, edge, is_below=below)
         box, (top, bottom) = self.placed[place], self.bands[place]
         x = _port_x(box, side)
-        return _LineEnd((x, box.bottom), bottom, True) if below else _LineEnd((x, box.y), top, False)
+        at, edge = ((x, box.bottom), bottom) if below else ((x, box.y), top)
+        return _LineEnd(at, edge, is_below=below)
 
     def bridges(self, lines: Sequence[BridgeLine]) -> Iterator[DrawnLine]:
         """Yield the bridges. The bytes of a step's value stand once, at the first bridge from it. One from outside,
@@ -817,8 +819,8 @@ class _PictureBuilder:
         left, right = _extents_around_gutter(frames) if frames else (GUTTER / 2, GUTTER / 2)
         left_steps = [self.extent_of(units[place]) for place in row.left]
         right_steps = [self.extent_of(units[place]) for place in row.right]
-        # One ACROSS for each step is between it and what is nearer to the gutter: nothing is for the first of a row
-        # without frames.
+        # Between each step and what is nearer to the gutter is one ACROSS; the first step of a row without frames has
+        # nothing nearer, and needs none.
         left += sum(step.left - GUTTER / 2 + ACROSS for step in left_steps) - (
             ACROSS if left_steps and not frames else 0
         )

@@ -123,7 +123,7 @@ def scene_of(pair: Pair, classes: Mapping[str, str] | None = None) -> Scene:
     next_value = sum(len(graph.steps) for graph in graphs)  # inputs are numbered behind all nodes
     for side, graph in enumerate(graphs):
         value_of_input = {port.local: next_value + index for index, port in enumerate(graph.inputs)}
-        ports += [ScenePort(side, True, port, value_of_input[port.local]) for port in graph.inputs]
+        ports += [ScenePort(side, enters=True, port=port, value=value_of_input[port.local]) for port in graph.inputs]
         next_value += len(graph.inputs)
         makers.append(dict(value_of_input))
         writers.append(dict(value_of_input))
@@ -131,7 +131,7 @@ def scene_of(pair: Pair, classes: Mapping[str, str] | None = None) -> Scene:
         for step in graph.steps:
             number = len(nodes)
             nodes.append(node_of(step, side, writers[side], makers[FORWARD]))
-            if not step.is_guard:
+            if not step.is_guard:  # a guard checks a value, and makes none
                 makers[side][step.name] = writers[side][step.name] = number
             for name in _updated_names(step):
                 # Only of values that exist already: a view that is made later is its own step's.
@@ -661,13 +661,14 @@ def flows_in(scene: Scene, frames: Sequence[Frame], places: Places) -> list[tupl
 def flows_kinds(scene: Scene) -> Iterator[tuple[int, int, int]]:
     """Yield each flow between two steps: its kind, the step that makes the value, and the step that takes it. What
     comes from an input is no flow, unless it is a tensor that a step of the forward saved."""
-    count, saved = len(scene.nodes), scene.made_by()
+    count = len(scene.nodes)
+    made_by = scene.made_by()  # from a saved input of the backward to the value of the forward
     for taker, node in enumerate(scene.nodes):
         for value in node.inputs:
             if value < count:
                 yield node.side, value, taker
-            elif NO_VALUE < saved.get(value, NO_VALUE) < count:
-                yield SAVED, saved[value], taker
+            elif NO_VALUE < made_by.get(value, NO_VALUE) < count:
+                yield SAVED, made_by[value], taker
 
 
 def hops(places: Places, source: tuple[int, int], target: tuple[int, int]) -> Iterator[tuple[int, int, int]]:

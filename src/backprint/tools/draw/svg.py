@@ -244,16 +244,16 @@ def _frame_svg(picture: PairPicture, box: DrawnBox) -> str:
     if box.is_open:
         # Frames in one another alternate between two grounds.
         kind = f"frame depth-{box.depth % 2}{' region' if frame.kind == 'region' else ''}"
-        return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, kind, 6)}</g>\n"
+        return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, kind, radius=6)}</g>\n"
     (name, forward_text), (backward_name, backward_text) = folded_texts(drawn, number)
     left, right = box.gutter - GUTTER / 2, box.gutter + GUTTER / 2  # the sides of the gutter
-    inside = _rect_svg(box.x, box.y, left - box.x, box.height, "half-forward", 6)
-    inside += _rect_svg(right, box.y, box.x + box.width - right, box.height, "half-backward", 6)
+    inside = _rect_svg(box.x, box.y, left - box.x, box.height, "half-forward", radius=6)
+    inside += _rect_svg(right, box.y, box.x + box.width - right, box.height, "half-backward", radius=6)
     forward_x, backward_x = (box.x + left) / 2, (right + box.x + box.width) / 2  # the middles of the halves
     inside += _text_svg(forward_x, box.y + 16, name, "bold") + _text_svg(forward_x, box.y + 30, forward_text, "small")
     inside += _text_svg(backward_x, box.y + 16, backward_name)
     inside += _text_svg(backward_x, box.y + 30, backward_text, "small")
-    return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, 'folded', 6)}{inside}</g>\n"
+    return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, 'folded', radius=6)}{inside}</g>\n"
 
 
 def _heading_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:

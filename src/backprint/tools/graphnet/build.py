@@ -222,7 +222,7 @@ def _run_on_shapes(program: ModelProgram, metas: Mapping[str, Meta], numbers: Ma
                 program, unchanged_names, state={}, file=SHAPES, device="meta", extra_functions=replacements
             )
             with _ResultSizes():
-                function(None, *values)
+                function(None, *values)  # None for `self`, in which no state is looked up
     except _TooLargeResult as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == SHAPES]
         return _ShapeRun(str(error), tuple(single_value_norms), f"model.py:{lines[-1] if lines else '?'}: {error}")

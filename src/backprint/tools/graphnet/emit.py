@@ -4,7 +4,8 @@ A ModelProgram is the `forward` of a GraphNet sample's `model.py`, as `ast` line
 function or a constant of torch is one `ast.Name` with its dots, and anything without a dot is a value. The *table* is
 `callables.txt`, the functions and methods that a program may call. `call_node(name, …)` makes a call of a function by
 its dotted name, `method_node(of, name, …)` one of a method, `name_node` a name that is read, and `set_line` gives all
-nodes of a statement a line number. The FQN of a tensor is its path in the module, such as `layer.0.weight`.
+nodes of a statement a line number; `bounded_lines` are the lines with limits on what could grow without end. The FQN of
+a tensor is its path in the module, such as `layer.0.weight`.
 """
 
 from __future__ import annotations

@@ -322,7 +322,7 @@ def _parse_unmeasured(line: str) -> ScoredSample:
 
 
 def sample_lines(sample: ScoredSample) -> Iterator[str]:
-    """Yield a sample's lines, in GraphNet's order, without its prompt."""
+    """Yield a sample's lines, in GraphNet's order, without the PROMPT that begins each line of a log."""
     name = _escaped_word(sample.name)
     if sample.outcome == UNMEASURED:
         yield f"[Unmeasured] {name} {escaped(sample.reason)}"
@@ -355,6 +355,7 @@ def _form_lines(sample: ScoredSample) -> Iterator[str]:
     eager_words, compiled_words = (
         [f"{form.dtype}:{form.values}".removesuffix(":") for form in side] for side in (eager, compiled)
     )
+    # GraphNet says here that dtypes differ also where the compiled side alone has NaN or Inf (`_mismatch_of_types`).
     differ = sample.outcome in ("type_mismatch", "value_mismatch")
     yield f"[DataType] eager:{eager_words} compiled:{compiled_words} match:{not differ}"
     eager_shapes, compiled_shapes = (

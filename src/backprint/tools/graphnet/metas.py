@@ -31,6 +31,7 @@ class Meta:
     every element in index order, as printed. A field is None where the class does not have it.
 
     `digits` is the number of decimals that `mean` and `std` are printed with: their rounding error is half of the last.
+    Where no literal shows it, it is 3, as GraphNet prints them.
     """
 
     name: str
@@ -114,7 +115,7 @@ def _meta_from_class(node: ast.ClassDef, lines: list[str]) -> Meta:
     """Return the Meta of a class of literals; refuse any other line in it, and a field that no tensor can have. `lines`
     are those of the text."""
     fields: dict[str, Any] = {}
-    digits = 3
+    digits = 3  # as GraphNet prints `mean` and `std`, where no literal shows it
     for row in node.body:
         match row:
             case ast.Assign(targets=[ast.Name(id=key)], value=value):
@@ -261,7 +262,7 @@ def _fits_dtype(dtype: str, number: float) -> bool:
         return type(number) is float or abs(number) < 2**1023  # a larger integer is no float
     is_unsigned, bits = bool(match[1]), int(match[2])
     low, high = (0, 2**bits) if is_unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1))
-    return low <= number < high and (type(number) is not float or dtype != "uint64")
+    return low <= number < high and (type(number) is not float or dtype != "uint64")  # torch makes no uint64 of a float
 
 
 def flatten(value: Any) -> Iterator[Any]:
@@ -348,7 +349,7 @@ def read_sample_metas(folder: Path) -> tuple[dict[str, Meta], tuple[str, ...]]:
         known = tuple(symbols.get(size, size) if isinstance(size, str) else size for size in sizes)
         if not all(type(size) is int for size in known):
             raise SampleError(f"{place}: the shape of {name!r:.100} has a size without an example value")
-        metas[name] = _meta_from_fields({"name": name, "shape": list(known)}, digits=3)
+        metas[name] = _meta_from_fields({"name": name, "shape": list(known)}, digits=3)  # there are no statistics
     return metas, (UNTYPED,)
 
 

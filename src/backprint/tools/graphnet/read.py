@@ -199,8 +199,9 @@ def _name_and_role(
     *path, last = _module_path(state_match[1])
     end_match = _END.match(last)
     if end_match is not None:
-        name = ".".join([*path, *([end_match[1]] if end_match[1] else []), end_match[3]])
-        if end_match[2] == "parameters" or argument.kind == "Parameter":
+        module_name, kind, tensor_name = end_match.groups()
+        name = ".".join([*path, *([module_name] if module_name else []), tensor_name])
+        if kind == "parameters" or argument.kind == "Parameter":
             return name, "parameter", "a parameter by its name"
         return name, "buffer", "a buffer by its name"
     if argument.kind == "Parameter":
@@ -397,9 +398,10 @@ def _merge_sources(sources: Iterable[_ValueSource]) -> tuple[_ValueSource, ...]:
 class _UseFinder:
     """The state of one walk through a program's lines.
 
-    A variable or an expression *shows* an input if it has the input's values (`_ValueSource`). `env` has the inputs
-    that each variable shows, `kinds` and `below` what was noted of each input (`Use`), and `steps` counts what was
-    looked at, against MOST_STEPS.
+    A variable or an expression *shows* an input if it has the input's values: in the input's `own_shape` or another,
+    with a number `added`, or `summed` with other values (`_ValueSource`). `env` has the inputs that each variable
+    shows, `kinds` and `below` what was noted of each input (`Use`), and `steps` counts what was looked at, against
+    MOST_STEPS.
     """
 
     def __init__(self, names: Iterable[str], metas: Mapping[str, Meta]) -> None:
@@ -615,7 +617,7 @@ InputReason = tuple[str, str]
 def _split_by_grad(
     inputs: Sequence[NamedInput], metas: Mapping[str, Meta], uses: Mapping[str, Use], place: Path, title: str = ""
 ) -> tuple[tuple[InputReason, ...], tuple[InputReason, ...]]:
-    """Split the inputs into those that require grad and those that do not, by the rules above.
+    """Split the inputs into those that require grad and those that do not, by the rules above FLOATING.
 
     `metas` and `uses` are by raw name; a number has no Meta. `place` is the folder of the sample, and `title` its name,
     which say whether it was cut out of a model: then an input that has no name of Dynamo's is a value that the model
@@ -702,7 +704,7 @@ def _is_additive_mask(meta: Meta, use: Use) -> bool:
     if meta.data is not None:
         return _has_filled_values(meta.data) or ("additive" in use.kinds and set(meta.data) == {0.0})
     mean, std = meta.mean or 0.0, meta.std or 0.0
-    return "additive" in use.kinds and ((mean == 0.0 and std == 0.0) or not mean > -1e4)
+    return "additive" in use.kinds and ((mean == 0.0 and std == 0.0) or not mean > -1e4)  # or NaN
 
 
 def _is_later_part(place: Path) -> bool:
@@ -847,7 +849,7 @@ class GraphNetSample:
             return self.program.arguments
         if self.graph is not None:
             return _graph_arguments(self.graph)
-        return tuple(ForwardArgument(name, _guess_annotation(name, meta), 1) for name, meta in self.metas.items())
+        return tuple(ForwardArgument(name, _guess_annotation(name, meta), line=1) for name, meta in self.metas.items())
 
 
 def _guess_annotation(name: str, meta: Meta) -> str:
@@ -997,6 +999,7 @@ def _program_text(program: ModelProgram) -> str:
             case ast.Assign(targets=targets, value=ast.Constant(value=None)) if all(
                 isinstance(target, ast.Name) for target in targets
             ):
+                # What reads a freed name later reads None.
                 renamer.numbers |= {target.id: "None" for target in targets if isinstance(target, ast.Name)}
             case _:
                 lines.append(ast.dump(renamer.visit(line)))

@@ -475,7 +475,7 @@ def write_trees(
                     shutil.rmtree(folders[tree])
             for tree in written:
                 folders[tree].parent.mkdir(parents=True, exist_ok=True)
-                (staging / tree).chmod(0o755)
+                (staging / tree).chmod(0o755)  # a copied sample has its source's mode
                 os.replace(staging / tree, folders[tree])
     except OSError as error:
         raise PlaceError(f"{root}: the trees could not be written: {error}") from error
