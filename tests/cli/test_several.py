@@ -86,6 +86,16 @@ def test_each_becomes_a_sample_named_by_its_key() -> None:
     assert run("capture", "zoo.py:MODELS", "-o", "models", "--overwrite").exit_code == 0
 
 
+def test_a_single_sample_does_not_take_the_place_of_a_folder_of_samples() -> None:
+    small = bp.capture("zoo.py:MODELS[small]")
+    small.save("models/small")
+    small.save("one")
+    for target in ("one", "zoo.py:small"):
+        done = run("capture", target, "-o", "models", "--overwrite")
+        assert (done.exit_code, "models exists and is not a sample" in done.stderr) == (2, True), done.output
+    assert bp.load("models/small").name == small.name
+
+
 @pytest.mark.slow
 def test_one_that_fails_is_named_and_the_others_go_on() -> None:
     done = run("capture", "zoo.py:FAILS", "-o", "models", "--json")

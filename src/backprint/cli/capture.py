@@ -151,8 +151,10 @@ def capture_command(target: str, output: Path, timeout: float, memory: float | N
     surrogate gradient that is meant is named with --meant.
     """
     with ending(lambda: what_exists(output)), working(f"{target}: reading") as show_status:
-        # A folder of samples may be that of a dict of factories: then each of their places is checked.
-        if options["layout"] == "backprint" and not any(output.glob("*/capture.json")):
+        # A folder of samples may be that of a dict of factories, which only a TARGET in Python is: then each of their
+        # places is checked.
+        may_be_several = not (options["world"] or Path(target).is_dir()) and any(output.glob("*/capture.json"))
+        if options["layout"] == "backprint" and not may_be_several:
             check_place(output, options["overwrite"], WORLD if options["world"] else CAPTURE)
         if options["ranks"] and not options["world"]:
             raise UsageError("--rank chooses ranks of a World: say how many ranks there are with --world")
