@@ -46,8 +46,7 @@ class SwapGain:
     def __str__(self) -> str:
         return (
             f"{self.answer}: the step takes {self.after:.3g} ms with the swap and {self.before:.3g} ms without, "
-            f"so it is "
-            f"{self.ratio:.2f} times as fast ({self.low:.2f} to {self.high:.2f})"
+            f"so it is {self.ratio:.2f} times as fast ({self.low:.2f} to {self.high:.2f})"
         )
 
 
@@ -60,8 +59,9 @@ def gain_of(
     seed: int,
 ) -> SwapGain:
     """Time the step before and after, round by round in a random order. UsageError says that nothing requires grad, or
-    that an original runs in the place of a solution. `loss` makes a number of what the model returns; `seed` is that of
-    the order, and of the weights of outputs where the model has no loss."""
+    that an original runs in the place of a solution. `args` and `kwargs` are those of the model's call, and `loss`
+    makes a number of what it returns. `seed` is that of the order, and of the weights of outputs where the model has no
+    loss."""
     differentiated = [parameter for parameter in model.parameters() if parameter.requires_grad]
     differentiated += [leaf for leaf in (*args, *kwargs.values()) if isinstance(leaf, Tensor) and leaf.requires_grad]
     if not differentiated:
@@ -79,9 +79,8 @@ def gain_of(
         """Return the nanoseconds of a step with the solutions, after one that is not timed."""
         with install_methods(places, dtype=None, watch=None):
             step()  # what is learnt or compiled at the first call
-            nanoseconds, _ = timed(
-                step, values=(), short=False
-            )  # the time in which it waited for a processor is left out
+            # Not `short`: the time in which it waited for a processor is left out.
+            nanoseconds, _ = timed(step, values=(), short=False)
             for place in places:
                 if place.fell_back or not place.ran:
                     why = "; ".join(place.reasons.values()) or "nothing called it in this step"

@@ -5,8 +5,9 @@ something differs.
 
 Words of this file: a place is a module whose forward a solution replaces. `present` are the names of the arguments of a
 call, and its leaves are the tensors and constants in these, with lists and dictionaries taken apart (`flatten`). A need
-says what one tensor or constant must be. The state of a module is its parameters and buffers. A port is an input or
-output of a captured graph, and its spec (TensorSpec) has dtype, device, shape and strides as plain data.
+says what one tensor or constant must be. A Mismatch says in words which guard does not hold, of what, what that is now,
+and what it must be. The state of a module is its parameters and buffers. A port is an input or output of a captured
+graph, and its spec (TensorSpec) has dtype, device, shape and strides as plain data.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class _StateNeed:
     """What a parameter or buffer must be, and its index among all parameters, or all buffers, of the module, with
     duplicates."""
 
-    place: int
+    index: int
     need: _TensorNeed
 
 
@@ -275,16 +276,16 @@ def mismatch_of(
             return Mismatch("value", need.name, shown(leaf), "tensors, numbers, texts and containers of these")
         elif constants and (type(leaf) is not type(need.value) or leaf != need.value):
             return Mismatch("value", need.name, shown(leaf), shown(need.value))
-        elif isinstance(leaf, Tensor):  # where constants are not compared, a tensor is no constant yet
+        elif isinstance(leaf, Tensor):  # any constant is allowed here, but a tensor is none
             return Mismatch("arguments", need.name, "a tensor", shown(need.value))
     for state in guard.parameters:
-        if (broken := _broken_by(parameters[state.place], state.need)) is not None:
+        if (broken := _broken_by(parameters[state.index], state.need)) is not None:
             return broken
-        tensors.append(parameters[state.place])
+        tensors.append(parameters[state.index])
     for state in guard.buffers:
-        if (broken := _broken_by(buffers[state.place], state.need)) is not None:
+        if (broken := _broken_by(buffers[state.index], state.need)) is not None:
             return broken
-        tensors.append(buffers[state.place])
+        tensors.append(buffers[state.index])
     return None if guard.any_grad else _broken_by_grads(guard, tensors)
 
 

@@ -36,7 +36,7 @@ def _expression_of(pattern: str) -> str:
 def near_paths_text(paths: Sequence[str], pattern: str) -> str:
     """Return what a message says of the paths that are nearest to a pattern: those with the same last name first, with
     `*` for each number in them, so that `blocks.0.mlp` and `blocks.1.mlp` are one."""
-    # Each text once, the last of the model first.
+    # Each text once, the last of the model first: of many with the same last name, the later ones are named.
     texts = list(dict.fromkeys(_with_stars_for_numbers(path) for path in reversed(paths) if path))
     pattern_text = _with_stars_for_numbers(pattern)
     close_matches = difflib.get_close_matches(pattern_text, texts, NAMED, cutoff=0.5)

@@ -78,9 +78,9 @@ class Place:
 
     def install(self) -> None:
         """Replace the forward of the module. UsageError if something else has replaced it since the swap was made."""
-        present = vars(self.module).get(FORWARD)
-        if present is not self.prior:
-            raise UsageError(f"bp.swap: {self.name} has another forward since the swap was made: {present!r:.80}")
+        current = vars(self.module).get(FORWARD)
+        if current is not self.prior:
+            raise UsageError(f"bp.swap: {self.name} has another forward since the swap was made: {current!r:.80}")
         vars(self.module)[FORWARD] = self.method
         self.active = self.installed = True
 
@@ -88,9 +88,9 @@ class Place:
         """Give the module its forward again, and return ''. If something else has replaced it since, leave that, and
         return a text that says so."""
         self.active = self.installed = False
-        present = vars(self.module).get(FORWARD)
-        if present is not self.method:
-            return f"{self.name} has another forward since: {present!r:.80}"
+        current = vars(self.module).get(FORWARD)
+        if current is not self.method:
+            return f"{self.name} has another forward since: {current!r:.80}"
         if self.prior is None:
             del vars(self.module)[FORWARD]
         else:
@@ -137,8 +137,8 @@ class Place:
         tensors: list[Tensor] = []
         if self.constants:
             tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-            tensors += [parameters[state.place] for state in guard.parameters]
-            tensors += [buffers[state.place] for state in guard.buffers]
+            tensors += [parameters[state.index] for state in guard.parameters]
+            tensors += [buffers[state.index] for state in guard.buffers]
         results = self.run(module, args, kwargs, tensors)
         if not compiling:
             self.ran += 1

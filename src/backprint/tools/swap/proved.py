@@ -89,7 +89,8 @@ class SwapProof:
 
 def _missing_from(proof: SwapProof) -> Iterator[str]:
     """Yield, in words, what was not compared and has to be: of each place, that its solution ran, its outputs, and each
-    other kind of result that it has; of the whole model, the loss and each gradient, in some dtype."""
+    other kind of result that it has, in the model's own dtype; of the whole model, the loss and each gradient, in some
+    dtype."""
     for path in proof.places:
         calls = [row for row in proof.rows if row.check == CALLS and row.name == path and row.dtype == proof.own]
         if not any(row.tried for row in calls):

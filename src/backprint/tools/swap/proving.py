@@ -406,9 +406,12 @@ class Pass:
         """
         copies = {id(tensor): copy for tensor, copy in zip(seen.tensors, seen.copies, strict=True)}
         args, kwargs = pytree.tree_map(lambda leaf: copies.get(id(leaf), leaf), (seen.args, seen.kwargs))
-        call, program, _ = read_check(place.module, None, args, kwargs, None, self.step.seed + OF_PLACE)
+        # No reference, as in `prove`. The copies require no grad: all inputs that may are wanted; some are left below.
+        call, program, _ = read_check(
+            place.module, like=None, args=args, kwargs=kwargs, requires_grad=None, seed=self.step.seed + OF_PLACE
+        )
         copy_by_name = dict(zip(seen.names, seen.copies, strict=True))
-        values = {
+        values = {  # inputs are copies already; parameters and buffers are taken from before the call too
             name: copy_by_name.get(name, value) if name not in call.inputs else value
             for name, value in call.values.items()
         }
@@ -441,7 +444,7 @@ class Pass:
         padding.
 
         A solution that has a size built in names it in `fixed`, and the original runs for others. One that raises is
-        loud about it, and nothing is said.
+        loud about it, so it is not wrong but not tried.
         """
         inputs = {name: value for name, value in values.items() if name in call.inputs}
         for words, changed in (*other_calls(inputs), *self.with_padding(program, call, values)):
@@ -704,8 +707,8 @@ def results_of(
     """Run a place on copies of these values, and return its results. Where no gradient is wanted, it runs without grad
     mode and has no gradients.
 
-    Tangents are random, and `size` times as large as usual. With `twice`, the gradients are those of a second backward
-    through the same graph, after another call.
+    Tangents are random, drawn from `seed`, and `size` times as large as usual. With `twice`, the gradients are those of
+    a second backward through the same graph, after another call.
     """
     copies = copies_for(call, values)
     forward = run_on_tensors(program, call, copies, grad=bool(call.wanted))

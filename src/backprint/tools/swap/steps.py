@@ -184,8 +184,8 @@ def names_requiring_grad(call: Call, args: Sequence[Any], kwargs: Mapping[str, A
     arguments. Where there are neither, return all of it: the inputs that may."""
     leaves, _ = pytree.tree_flatten((tuple(args), dict(kwargs)))
     with_grad = {
-        place.name
-        for place, leaf in zip(call.leaves, leaves, strict=True)
+        stand_in.name  # `call.leaves` has for each tensor a stand-in, which has its name
+        for stand_in, leaf in zip(call.leaves, leaves, strict=True)
         if isinstance(leaf, Tensor) and leaf.requires_grad
     }
     return tuple(name for name in call.wanted if name not in call.inputs or name in with_grad) or call.wanted

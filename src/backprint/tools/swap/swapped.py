@@ -107,7 +107,7 @@ class Swapped:
         from backprint.graph import calls
         from backprint.tools.swap.proving import prove
 
-        calls.check_spelled(args, kwargs)
+        calls.check_spelled(args, kwargs)  # raises if `args=` or `kwargs=` is itself a tensor
         args, kwargs = calls.spelled_call(args, kwargs) or (args, kwargs)  # None for a call without `args=`, `kwargs=`
         proof = prove(
             self.model,

@@ -84,8 +84,8 @@ def check(
     if not place.is_file():
         raise UsageError(f"{place}: no such file")
     load = solution_of_file(place.resolve())
-    size = 0 if memory is None else int(memory * (1 << 30))
-    limits: dict[str, Any] = dict(limit=timeout, warm_up=warm_up, memory=size)
+    memory_bytes = 0 if memory is None else int(memory * (1 << 30))  # 0: `judge` takes a part of what is free
+    limits: dict[str, Any] = dict(limit=timeout, warm_up=warm_up, memory=memory_bytes)
     return judge(read_task(folder), load, place.name, timed=timed, times=times, first=first, **limits)
 
 
@@ -103,9 +103,10 @@ def make_set(
     """Make a task of each different part of the samples below `source`, as `backprint corpus run tasks` does.
 
     `by` says how samples are cut, as for `bp.split`; parts are the same if both of their graphs are equal but for
-    names. Parts with fewer than `least` operators are left out. `set.json` has a row for each task: how often it
-    occurs, and whether it is in the split that is held out. If it is ended at any moment, the same call continues.
-    Each sample is run in a process of its own; one that ends it is left out, with the cause.
+    names. Parts with fewer than `least` operators are left out, and the set ends at `most` tasks. `set.json` has a row
+    for each task: how often it occurs, and whether it is in the split that is held out, a share `held_out` of them. If
+    it is ended at any moment, the same call continues. Each sample is run in a process of its own; one that ends it is
+    left out, with the cause. `watch` is called with a line of text after each sample.
     """
     from backprint.tools.tasks.sets import write_set
 

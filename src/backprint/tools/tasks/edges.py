@@ -97,7 +97,13 @@ def compare_at_edge(
     moved = None if moved is None else precise(moved)
     certain = certain_elements(check, exact, [own, *([] if moved is None else [moved])])
     fault = Fault(
-        program=subject.ours, call=subject.call, values=values, name=name, expected=exact, check=check, outputs=()
+        program=subject.ours,
+        call=subject.call,
+        values=values,
+        name=name,
+        expected=exact,
+        check=check,
+        outputs=(),  # only a file that reproduces a fault needs them, and none is written for a task
     )
     if detail := first_of_other_kind(certain, ours, exact):
         return Result(row_without_numbers(check, subject.text, name, WRONG, detail), fault)

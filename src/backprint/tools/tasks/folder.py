@@ -47,8 +47,8 @@ def read_task(folder: str | os.PathLike[str]) -> ReadTask:
     place = Path(folder)
     task = read_facts(place)
     program = program_of(load(place / SAMPLE))
-    inputs = tuple(task_port(port.name, port, port.name in program.wanted) for port in program.inputs)
-    outputs = tuple(task_port(name, port, name in program.tangents) for name, port in program.outputs)
+    inputs = tuple(task_port(port.name, port, differentiable=port.name in program.wanted) for port in program.inputs)
+    outputs = tuple(task_port(name, port, differentiable=name in program.tangents) for name, port in program.outputs)
     if (task.inputs, task.outputs) != (inputs, outputs) or task.hash != hash_of_program(program):
         raise SampleError(f"{place}: {TASK} is not that of its sample: make the task anew")
     written = read_text(place / REFERENCE, MOST_TEXT)

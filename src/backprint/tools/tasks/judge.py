@@ -13,8 +13,9 @@ Words of this file:
   It notes what the solution wrote into (`written`), which results share memory (`shared`), and how it `cheats`; `ended`
   says why the process is no more, or ''.
 - Program, Call, Subject: the words of `bp.check`: a callable, the arguments of one call, and what is checked with what.
-- row: one comparison (CheckRow): a check, a dtype, the name of a result, the error, what is allowed, and a verdict: OK,
-  WRONG, or NOT_TRIED with a reason. A Result is a row and, if one call shows that it is wrong, the Fault for that.
+- row: one comparison (CheckRow): a check, a dtype ('' if it is of none), the name of a result (`all` for all of them),
+  the error, what is allowed, and a verdict: OK, WRONG, or NOT_TRIED with a reason. A Result is a row and, if one call
+  shows that it is wrong, the Fault for that.
 """
 
 from __future__ import annotations
@@ -273,7 +274,7 @@ class Judging:
                 timing = time_against_eager(self.read.task, self.remote, seed, self.limit, allowed)
             measured, untimed = timing.times, timing.untimed
             if timing.wrong:
-                self.add_row(row_without_numbers("timed calls", "", "all", WRONG, timing.wrong), None)
+                self.add_row(row_without_numbers("timed calls", "", "all", WRONG, timing.wrong), fault=None)
         self.remote.process.listen()  # reads what it printed
         if self.remote.process.printed > MOST_PRINTED:
             self.notes.append(f"it printed {self.remote.process.printed:,} bytes")
@@ -482,7 +483,7 @@ class Judging:
         if verdict == OK and worst:
             self.notes.append(f"two equal calls differ by up to {worst:.1e} roundings of the largest value")
         yield Result(CheckRow("equal calls", "", "all", worst, ROUNDINGS, verdict, detail))
-        time.sleep(PAUSE)
+        time.sleep(PAUSE)  # so that a thread of the solution has time to change what it returned
         changed = self.remote.changed_later()
         yield Result(row_without_numbers("held results", "", "all", WRONG if changed else OK, changed))
         yield from self.memory_rows()

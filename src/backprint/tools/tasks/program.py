@@ -79,7 +79,7 @@ def program_of(capture: Capture) -> TaskProgram:
     forward = replace(forward, inputs=tuple(sorted(forward.inputs, key=lambda port: AS_CALLED.index(port.role))))
     if steps_that_draw(pair.backward):
         raise RefusedError(f"the backward of {capture.name} draws random numbers, which are no inputs of it")
-    _checked_ports(capture.name, forward, pair)
+    _check_ports(capture.name, forward, pair)
     # An output of the backward is the gradient of the input that has its name.
     inputs = {port.name: port for port in forward.inputs}
     wanted = tuple(
@@ -124,7 +124,7 @@ def _with_draws_outside(forward: Graph) -> tuple[Graph, Graph, dict[str, int]]:
     return graph, opened, dict(zip(names, lifted.places, strict=True))
 
 
-def _checked_ports(name: str, forward: Graph, pair: Pair) -> None:
+def _check_ports(name: str, forward: Graph, pair: Pair) -> None:
     """Raise RefusedError for inputs that a solution could not have, no dense tensors, and for graphs with subgraphs.
     `name` is the Capture's, for the message."""
     for port in forward.inputs:
@@ -346,12 +346,12 @@ class _ReferenceFunction(torch.autograd.Function):
             raise ReferenceFailed(str(error)) from error
         ctx.reference = reference
         program = reference.program
-        shown = [ctx.run.results[port.key] for _, port in program.outputs]
-        shown = [value.clone() if isinstance(value, Tensor) else value for value in shown]
+        outputs = [ctx.run.results[port.key] for _, port in program.outputs]
+        copies = [value.clone() if isinstance(value, Tensor) else value for value in outputs]
         ctx.mark_non_differentiable(
-            *(value for (name, _), value in zip(program.outputs, shown, strict=True) if name not in program.tangents)
+            *(value for (name, _), value in zip(program.outputs, copies, strict=True) if name not in program.tangents)
         )
-        return tuple(shown)
+        return tuple(copies)
 
     @staticmethod
     def backward(ctx: Any, *tangents: Tensor) -> Any:

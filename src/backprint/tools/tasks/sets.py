@@ -152,8 +152,8 @@ def write_set(
         "backprint.tools.tasks.sets:add_in_own_process",
         remaining,
         sent_options,
-        limits_of_each=(TIMEOUT, None),  # seconds, and no limit of memory
-        on_sample=lambda place: None,
+        limits_of_each=(TIMEOUT, None),  # seconds, and GiB: None is the usual part of the machine's
+        on_sample=lambda place: None,  # nothing is told when a sample begins
     )
     with contextlib.closing(answers) as ended:  # type: ignore[type-var]  # a generator, which closes its workers
         for answer in ended:
@@ -181,8 +181,8 @@ class _SetState:
     def add_sample(
         self, key: str, sample: Path, by: str, held_out: float, most: int | None, least: int, allow: tuple[str, ...]
     ) -> None:
-        """Add the parts of a sample, whose path in the corpus is `key`. What becomes no task is in `skipped`, with the
-        reason: the sample, if it cannot be read, or a part."""
+        """Add the parts of a sample, whose path in the corpus is `key`; the options are those of `make_set`. What
+        becomes no task is in `skipped`, with the reason: the sample, if it cannot be read, or a part."""
         try:
             parts = list(parts_of(read_capture(sample, allow=allow), by))
         except BackprintError as error:

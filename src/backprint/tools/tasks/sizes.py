@@ -2,7 +2,8 @@
 
 A Symbol is a symbolic size: its name, the value that it had at capture (`hint`), and its range as texts (`low`,
 `high`). `sizes` are values of all symbols, by name. A recipe says how an input is made again: a seed and a distribution
-(`kind`), or the captured bytes.
+(`kind`), or the captured bytes. A row (CheckRow) has the check, the dtype ('' if it is of none), the name of a result
+(`all` for all of them), a verdict and a detail.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ class _Solver(Answering):
     `load` returns what to call, `function`. `calls` has the forwards that wait for their backward, by number. `held`
     has the results that are held, by key, and `budget` counts their bytes. `places` has the inputs of the last call, by
     their dtypes and shapes. `own` are our functions, before the solution was loaded. `called_before` has the directions
-    (`forward`, `backward`) that were called.
+    (`forward`, `backward`) that were called. Wherever code of the solution has run, `end_copies` ends a process that it
+    has forked, and an error in `compiler_errors` is raised as CompilerFailed.
     """
 
     told = TOLD
@@ -130,9 +131,9 @@ class _Solver(Answering):
         """Differentiate the forward of number `call`; `tangents` has a header for each result, or None. New memory has
         NaN with `fill`, and the gradients are held under the key `hold`.
 
-        With `spoil`, the forward's results are written to before. The answer has the gradients, and the tangents and
-        inputs as they are now. `spoiled` in it says whether the backward changed what was saved without autograd's
-        notice: another content, and the same version.
+        With `spoil`, the forward's results are written to before, which a backward that needs them has to notice. The
+        answer has the gradients, and the tangents and inputs as they are now. `spoiled` in it says whether the backward
+        changed what was saved without autograd's notice: another content, and the same version.
         """
         solved = self.calls[call]
         sent = iter(read_inputs(self.inputs_memory, [header for header in tangents if header is not None]))
@@ -168,7 +169,7 @@ class _Solver(Answering):
             values = read_inputs(self.inputs_memory, headers)
             for place in wanted:
                 values[place].requires_grad_()
-            results = self.call_solution(values[:count], (), graded=True)
+            results = self.call_solution(values[:count], wanted=(), timed=True)
             gradients: list[Any] = []
             if step:
                 gradients = self.differentiate(_SolvedCall(values[:count], results), values[count:], wanted)
@@ -186,17 +187,17 @@ class _Solver(Answering):
     # ---- The solution
 
     def call_solution(
-        self, values: Sequence[Tensor], wanted: Sequence[int], graded: bool = False, mode: str = "enable_grad"
+        self, values: Sequence[Tensor], wanted: Sequence[int], timed: bool = False, mode: str = "enable_grad"
     ) -> list[Any]:
         """Call the solution in one of `GRAD_MODES`, and return its results, one or several of them, as a list.
 
-        With `graded`, the call is timed: the caller has set which inputs require grad, and the process is not looked at
-        before and after. An error of the solution is raised as CompilerFailed.
+        `timed` is for a call whose time counts: the caller has set which inputs require grad, and the process is not
+        looked at before and after. An error of the solution is raised as CompilerFailed.
         """
         assert self.function is not None
-        for place in () if graded else wanted:
+        for place in () if timed else wanted:
             values[place].requires_grad_()
-        unchanged = contextlib.nullcontext() if graded else self.unchanged_process("forward")
+        unchanged = contextlib.nullcontext() if timed else self.unchanged_process("forward")
         with torch.enable_grad(), unchanged, GRAD_MODES[mode](), compiler_errors():
             results = self.function(*values)
         self.end_copies()
@@ -415,6 +416,6 @@ def begin(
 def _drop_capabilities() -> None:
     """Give up the rights of a superuser, if this process has any: with them it could read the judge's memory."""
     libc = ctypes.CDLL(None, use_errno=True)
-    header = (ctypes.c_uint32 * 2)(CAPABILITIES, 0)
+    header = (ctypes.c_uint32 * 2)(CAPABILITIES, 0)  # 0: this process
     libc.capset(header, (ctypes.c_uint32 * 6)())  # effective, permitted and inheritable ones, 64 bits of each: none
     libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS

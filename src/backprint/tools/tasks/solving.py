@@ -65,6 +65,7 @@ class SolutionProcess(TensorChild):
         def start(inputs: SharedMemory, results: SharedMemory) -> Start:
             return start_by_fork(partial(begin, load, hidden, inputs, results), (inputs.file, results.file))
 
+        # `captured`: what it prints is counted, and the last of it kept for the message of its end.
         super().__init__(start, limited(limit, memory, MOST_PROCESSES), captured=True)
         self.use.inherited = resident_bytes(self.pid)  # the judge's own is not the solution's
 

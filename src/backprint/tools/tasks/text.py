@@ -37,6 +37,7 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
     sources = [_source_of_backward(port, forward) for port in backward.inputs]
     gradients = {port.name: place for place, port in enumerate(backward.outputs)}
     returned = [str(gradients[port.name]) if port.name in wanted else "None" for port in forward.inputs]
+    without_tangent = _places_without_tangent(forward, backward, shown)
     lines = [
         f'"""The reference of the task {task.name}: PyTorch alone, as it was captured.',
         "",
@@ -62,7 +63,7 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
         "        results = forward_graph(*inputs)",
         "        ctx.values = (inputs, results)",
         f"        shown = tuple(results[place].clone() for place in {shown})",
-        f"        ctx.mark_non_differentiable(*(shown[place] for place in {_constants_of(forward, backward, shown)}))",
+        f"        ctx.mark_non_differentiable(*(shown[place] for place in {without_tangent}))",
         "        return shown",
         "",
         "    @staticmethod",
@@ -99,7 +100,7 @@ def _at_place(text: str) -> str:
     return text if text == "None" else f"gradients[{text}]"
 
 
-def _constants_of(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[int]:
+def _places_without_tangent(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[int]:
     """Return the places, among the results that are shown, of those without a tangent."""
     graded = {port.name for port in backward.by_role("tangent")}
     return [
@@ -217,10 +218,10 @@ VARIANTS = (
 """The judge's own functions that `inputs.py` has."""
 
 
-def inputs_text(task: Task, recipes: Mapping[str, Recipe], rules: Sequence[tuple[str, Port]]) -> str:
-    """Return `inputs.py`, which draws the inputs as their recipes do. `rules` are (role, port) of the inputs in order,
-    at the captured sizes. It has only those functions of DRAWS that some input calls."""
-    rows = [_input_row(port, recipes.get(port.name)) for _, port in rules]
+def inputs_text(task: Task, recipes: Mapping[str, Recipe], ports: Sequence[Port]) -> str:
+    """Return `inputs.py`, which draws the inputs as their recipes do. `ports` are the inputs in order, at the captured
+    sizes. It has only those functions of DRAWS that some input calls."""
+    rows = [_input_row(port, recipes.get(port.name)) for port in ports]
     kinds = [kind for kind in DRAWS if any(row.startswith(f"{kind}(") for row in rows)]
     lines = [
         f'"""Inputs of the task {task.name}, drawn anew from a seed.',
@@ -240,7 +241,7 @@ def inputs_text(task: Task, recipes: Mapping[str, Recipe], rules: Sequence[tuple
         '    """Return the inputs in the order in which a solution takes them."""',
         "    source = torch.Generator().manual_seed(seed)",
         "    return (",
-        *(f"        {row},  # {port.name}" for row, (_, port) in zip(rows, rules, strict=True)),
+        *(f"        {row},  # {port.name}" for row, port in zip(rows, ports, strict=True)),
         "    )",
         "",
     ]

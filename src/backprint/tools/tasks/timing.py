@@ -447,7 +447,7 @@ class Rounds:
         """
         values = dict(zip((port.name for port in self.program.inputs), tensors, strict=False))  # without the tangents
         subject = subject_of(self.program, values)
-        expected = expected_of(subject, values, random=False)
+        expected = expected_of(subject, values, random=False)  # a right solution draws nothing: it was judged before
         count = len(self.program.outputs)
         keys = list(expected.exact.outputs)
         outputs = {key: value for key, value in zip(keys, results[:count], strict=True) if value is not None}
@@ -477,8 +477,9 @@ class Rounds:
 
 
 def times_of_reference(program: TaskProgram, folder: Path) -> tuple[tuple[str, float], ...]:
-    """Measure a step of eager and of Inductor as a solution's is, in processes; return the seconds of each. Inductor
-    compiles the folder's `reference.py`. Raise BackprintError if its results are wrong."""
+    """Measure a step of eager and of Inductor as a solution's is, in processes; return the name and the seconds of
+    each. Inductor, as the solution, compiles the folder's `reference.py`. Raise BackprintError if its results are
+    wrong."""
     text = INDUCTOR.format(folder=str(folder))
     place = folder / ".inductor.py"
     place.write_text(text)

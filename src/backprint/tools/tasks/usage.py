@@ -62,7 +62,7 @@ def usage_rows(subject: Subject, remote: Remote, others: Mapping[str, Tensor]) -
         yield from rows_of_calls(subject, remote, "gradient, new memory has NaN", tangents, expected)
     yield from _written_to(subject, remote, tangents, expected)
     for name in subject.call.wanted[:MOST_FROZEN]:
-        yield from _of_one(subject, name)
+        yield from _rows_of_one_input(subject, name)
     yield from without_gradients(subject, remote, expected)
 
 
@@ -117,8 +117,9 @@ def _written_to(
         remote.spoil = False
 
 
-def _of_one(subject: Subject, name: str) -> Iterator[Result]:
-    """Yield rows for the gradient of one input alone, the others being frozen."""
+def _rows_of_one_input(subject: Subject, name: str) -> Iterator[Result]:
+    """Yield rows for the gradient of one input alone, the others being frozen. As in `rows_of_calls`, an error of the
+    solution is a wrong row (`hostile=False`)."""
     alone = replace(subject, call=replace(subject.call, wanted=(name,)))
     expected = expected_of(alone, alone.values)
     if tangents := tangents_of(expected):

@@ -125,8 +125,10 @@ def task_of(program: TaskProgram, name: str, occurs: int = 1) -> Task:
         format=FORMAT,
         name=name,
         hash=hash_of_program(program),
-        inputs=tuple(task_port(port.name, port, port.name in program.wanted) for port in program.inputs),
-        outputs=tuple(task_port(label, port, label in program.tangents) for label, port in program.outputs),
+        inputs=tuple(task_port(port.name, port, differentiable=port.name in program.wanted) for port in program.inputs),
+        outputs=tuple(
+            task_port(label, port, differentiable=label in program.tangents) for label, port in program.outputs
+        ),
         dtypes=dtypes,
         sized=program.sized,
         is_derivative=not any(verdict.word == NOT_THE_DERIVATIVE for verdict in verdicts),
@@ -357,16 +359,15 @@ def task_json(task: Task) -> str:
 
 
 def texts_of_task(task: Task, program: TaskProgram) -> dict[str, str]:
-    """Return the texts of the folder that follow from the task and its graphs, by their files."""
+    """Return the texts of the folder that follow from the task and its graphs, by the names of their files."""
     recipes = dict(program.capture.recipes.recipes)
     if program.draws:  # which have no recipes of the capture, because there they were steps
         with preserving_random_states():
             values = captured_values(program)
         recipes |= {name: fit(values[name], seed=0) for name in program.draws}
-    rules = [(port.role, port) for port in at_example_sizes(program.forward).inputs]
     return {
         REFERENCE: reference_text(task, program.forward, program.backward, program.wanted),
-        INPUTS: inputs_text(task, recipes, rules),
+        INPUTS: inputs_text(task, recipes, at_example_sizes(program.forward).inputs),
         SOLUTION: solution_text(task),
         README: readme_text(task, program.forward),
     }
