@@ -48,7 +48,6 @@ ORIGINS = "forward", "inputs", "backward", "gradients"
 
 CHOICES: dict[tuple[type, str], Any] = {
     (BenchCell, "outcome"): OUTCOMES,
-    (PartRow, "key"): [""],
     (TaskFacts, "format"): [1],
     (Pass, "level"): ["stats"],
     (Node, "name"): ["mul"],
@@ -158,8 +157,7 @@ def written(plain: Any, file: Path) -> Path:
 def read_parts(folder: Path) -> PartRow:
     """The first part of a run's sample, whose folders `parts_of` returns below that of the run."""
     row = parts_of(folder.parent, {"id": folder.name})[0]
-    part, of = (Path(row[name]).name for name in ("part", "of"))
-    return PartRow(**{**row, "part": part, "of": of, "key": ""})
+    return PartRow(**{**row, "part": Path(row["part"]).name})
 
 
 def read_cell(folder: Path) -> BenchCell:

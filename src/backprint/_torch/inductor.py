@@ -214,6 +214,7 @@ NAMES = {
         "torch._inductor.fx_passes.post_grad.post_grad_passes",
         "Run the passes of Inductor on a forward or backward graph.",
         (private.KERNELS,),
+        passed=("is_inference",),
     ),
     "V": Private(
         "torch._inductor.virtualized.V",

@@ -25,7 +25,10 @@ def within(value: Any, wanted: Any) -> tuple[int, ...]:
     if value.layout is torch.strided and torch.equal(value, wanted) and bool(torch.isfinite(wanted).all()):
         return tuple(range(len(TOLERANCES)))  # the usual case, without the arithmetic below
     # Of a sparse tensor the last part are its values, those before it indices.
-    is_within = _tolerance_check(strided_parts(value)[-1], strided_parts(wanted)[-1])
+    (*indices, values), (*wanted_indices, wanted_values) = strided_parts(value), strided_parts(wanted)
+    if not all(map(torch.equal, indices, wanted_indices)):
+        return ()
+    is_within = _tolerance_check(values, wanted_values)
     return tuple(index for index, tolerance in enumerate(TOLERANCES) if is_within(tolerance.atol, tolerance.rtol))
 
 

@@ -266,7 +266,8 @@ def _with_images(model: Any, shape: Shape, head: Head) -> tuple[dict[str, Any], 
         with torch.no_grad():
             model(**inputs)
     except Exception as error:  # architectures differ in what they need beside images, and raise what they like
-        if inspect.signature(model.forward).parameters["pixel_values"].default is inspect.Parameter.empty:
+        parameter = inspect.signature(model.forward).parameters.get("pixel_values")
+        if parameter is not None and parameter.default is inspect.Parameter.empty:
             raise  # it does not run on text alone
         text_alone = {key: value for key, value in inputs_of(shape, head).items() if key != "pixel_values"}
         return text_alone, (f"text alone: how {type(model).__name__} takes images is not known ({first_line(error)})",)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch import pytree
 from backprint.errors import UsageError
 from backprint.judge.timing import TimingChange, compare_in_stages, round_in_turns, timed
 from backprint.tools.swap.places import Place
@@ -63,7 +64,8 @@ def gain_of(
     makes a number of what it returns. `seed` is that of the order, and of the weights of outputs where the model has no
     loss."""
     differentiated = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    differentiated += [leaf for leaf in (*args, *kwargs.values()) if isinstance(leaf, Tensor) and leaf.requires_grad]
+    leaves, _ = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    differentiated += [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad]
     if not differentiated:
         raise UsageError("bp.swap: nothing of this step requires grad, so it has no backward to time")
     gpu = any(tensor.is_cuda for tensor in differentiated)

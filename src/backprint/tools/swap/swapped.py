@@ -129,10 +129,14 @@ class Swapped:
         """Time the step, forward and backward, before and after in turns: return a SwapGain.
 
         The model, its gradients, buffers and random states stay as they are. UsageError is raised if an original runs
-        in the place of a solution: its time would say nothing.
+        in the place of a solution: its time would say nothing. Arguments of the model that are named `loss` or `seed`
+        are passed as in `prove`.
         """
+        from backprint.graph import calls
         from backprint.tools.swap.gain import gain_of
 
+        calls.check_spelled(args, kwargs)
+        args, kwargs = calls.spelled_call(args, kwargs) or (args, kwargs)  # as in `prove`
         return gain_of(self.model, self._places, args, kwargs, loss, seed)
 
     def __repr__(self) -> str:
