@@ -593,8 +593,8 @@ def _sum_fault(backward: Backward, base: Base, tangents: Gradients) -> ProgramFa
 
 
 def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], share: float) -> ProgramFault | None:
-    """Return a fault if the gradient for the sum of the base's tangents and of all `kinds` differs from the sum of
-    their gradients by more than this share of the limit (`_limit_of_sum`).
+    """Return a fault if the gradient for the sum of the base's tangents and of all `kinds` of tangents differs from the
+    sum of their gradients by more than this share of the limit (`_limit_of_sum`).
 
     In the sum, tangents are multiplied until their gradients are about as large as the gradient of the base: else a
     fault of one number would be small beside all others.
@@ -621,6 +621,8 @@ def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], sh
         # A gradient that is 0 for the sum is compared with the size of the terms that cancelled.
         error = relative_difference(of_whole, expected, max(map(size_of, (*terms, of_whole))))
         if error > limit * share:
+            # In a sentence about the gradient for these tangents. If it is linear, its gradient for them is that for
+            # the sum, less that for the other terms.
             return ProgramFault(name, error, "that for a sum of tangents, less that for the rest of it")
     return None
 

@@ -4,6 +4,9 @@ For some inputs the reference is exact by accident: a softmax that has saturated
 exactly 0, where any other order of the same operations leaves rounding, times what it is multiplied with. What the
 reference is off by from float64 does not show this; the reference with other rounding does. It takes several runs, so
 only a row that is wrong without it is judged by it.
+
+A Fault says which result of which call was found wrong. A Subject has the function that is checked, its reference, and
+`times`, how many times as far off as rounding explains a result may be.
 """
 
 from __future__ import annotations
@@ -38,8 +41,9 @@ def excuse_rounding(subject: Subject, results: Iterator[Result]) -> Iterator[Res
 
 
 def _moved_by_rounding(subject: Subject, fault: Fault, measure: str) -> float:
-    """Return how far off the reference's result of a Fault may be, as its results with other rounding are: in the
-    largest difference, or in the norm where `measure` is it."""
+    """Return how far the result that a Fault names may be from the reference's: `subject.times` as far as the
+    reference's own moves if its operators round otherwise, in the largest difference, or in the norm where `measure` is
+    it. 0 if the reference has no result in its own dtype."""
     own = reference_result(subject, fault, contextlib.nullcontext())
     if own is None:
         return 0.0

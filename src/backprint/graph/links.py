@@ -176,10 +176,11 @@ Claims = Mapping[str, Any]
 
 
 def claims_of(graph: Graph) -> dict[str, Any]:
-    """Return the claims about a graph, in a sample's form."""
+    """Return the claims about a graph, in a sample's form: the names of its ports by role, and a digest of its
+    annotations."""
     return {
         "roles": {"in": _names_by_role(graph.inputs), "out": _names_by_role(graph.outputs)},
-        "annotations": _digest_of(graph),
+        "annotations": _digest_of_annotations(graph),
     }
 
 
@@ -191,7 +192,7 @@ def _names_by_role(ports: tuple[Port, ...]) -> dict[str, list[str]]:
     return names
 
 
-def _digest_of(graph: Graph) -> str:
+def _digest_of_annotations(graph: Graph) -> str:
     """Return a digest of all annotations of a graph: dtypes, sizes, strides, devices, layouts."""
     return hashlib.sha256("\n".join(annotations_of(graph)).encode()).hexdigest()[:32]
 
@@ -230,7 +231,7 @@ def _contradictions_of_graph(where: str, graph: Graph, claims: Claims) -> Iterat
     if roles := claims.get("roles"):
         for direction, ports in (("in", graph.inputs), ("out", graph.outputs)):
             yield from _contradictions_of_roles(ports, roles.get(direction, {}))
-    if "annotations" in claims and claims["annotations"] != _digest_of(graph):
+    if "annotations" in claims and claims["annotations"] != _digest_of_annotations(graph):
         yield Contradiction(
             "graph", where, "its annotations (dtypes, sizes, strides, devices) are not those that were saved"
         )

@@ -125,7 +125,8 @@ class Tally:
 
 
 def _make_tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
-    """Return a Tally for the whole Capture, and one for each of several linked Pairs."""
+    """Return a Tally, which collects the verdicts of all draws, for the whole Capture, and one for each of several
+    linked Pairs. A Pair whose forward returns nothing is proved by its guards alone; the whole returns something."""
     whole = Tally(capture.name, any(pair.backward is not None for pair in capture.pairs))
     pairs = capture.pairs if len(capture.pairs) > 1 else ()
     named = [(f"{capture.name} {pair.name}", pair) for pair in pairs]

@@ -118,7 +118,9 @@ def outcome_of(solution: Judging, report: TaskReport, direction: str) -> tuple[s
     end_of_process = solution.remote.ended  # in words; '' while the process lives
     if solution.raised:
         return "failed", report.reason
-    if end_of_process and not solution.remote.cheats:  # a process that is ended because it cheats is wrong
+    if solution.remote.cheats:  # in any direction, and also where its process was ended for it
+        return "wrong", report.reason
+    if end_of_process:
         return _ended_as(end_of_process), end_of_process
     if direction == FORWARD and not any(of_forward(row) for row in report.wrong):
         return UNTIMED, f"its backward is wrong: {report.reason}"

@@ -13,6 +13,9 @@ DTensor, and a shard its sharding as text.
 
 `frames.here(paths)` returns the user's line and module that run now; `paths` has the path of each module by its
 identity. `for_program(f, ...)` calls f, whose errors are the program's and no defects of Backprint.
+
+Leaf casts are those that autocast makes of parameters and inputs. In eager it casts a leaf once for several uses, and
+in a trace for each use, which would round the gradient otherwise; so those of a trace are counted.
 """
 
 from __future__ import annotations
