@@ -62,7 +62,7 @@ from backprint.tools.export.export import write_export
 from backprint.tools.lowering.subjects import BenchGraph
 from backprint.tools.parts.cuts import ForwardPart
 from backprint.tools.parts.flow import BorderGradients, BorderNames, PartBackward, saved_values
-from backprint.tools.parts.split import PartOrigin, dense, pair_of, recipes_of, required
+from backprint.tools.parts.split import PartOrigin, pair_of, recipes_of, required_operators, spec_of_gradient
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,7 +501,7 @@ def _with_all_tangents(pair: Pair, results: Iterable[str]) -> Pair:
     of it."""
     assert pair.backward is not None
     read_tangents = {port.name for port in pair.backward.by_role("tangent")}
-    specs = {port.name: dense(port.spec) for port in pair.forward.by_role("output")}
+    specs = {port.name: spec_of_gradient(port.spec) for port in pair.forward.by_role("output")}
     unread_tangents = tuple(
         Port(name, "tangent", specs[name], local=f"tangent_{name}") for name in results if name not in read_tangents
     )
@@ -540,7 +540,7 @@ def _capture_of_cut(
         notes=whole.notes,
         opaque=_edges_in(part, whole.opaque),
         environment=whole.environment,
-        requires=required(part),
+        requires=required_operators(part),
         seed=whole.seed,
         origin=PartOrigin(
             part, inputs, differentiable, opaque=True

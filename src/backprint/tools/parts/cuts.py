@@ -9,6 +9,7 @@ Words of this file:
   to the part that uses it.
 - The flags of an operator (`_flags_of`): `r` draws random numbers, `m` writes to an argument, `v` returns a view.
 - *Saved* are the forward's results that only its backward takes.
+- `FOLLOWS` are operators that compute nothing: an item of a result (`getitem`), and an alias of a value.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ class Split:
 
         columns = {"pair": "count", "part": "name", "times": "count", "verdict": "word", "detail": "text"}
         rows = [(part.pair, part.label, part.count, part.verdict.verdict, part.verdict.detail) for part in self.parts]
-        return html_of(Report(self.joined.name, f"{len(rows)} parts", (), Table("", columns, rows)))
+        report = Report(
+            self.joined.name, f"{len(rows)} parts", tables=(), rows=Table(title="", columns=columns, rows=rows)
+        )
+        return html_of(report)
 
 
 # ---- Sequences of operators: those that take each other's results, and those that repeat
@@ -113,7 +117,7 @@ def _chains(graph: Graph, steps: Sequence[int], wanted: Sequence[str]) -> list[t
     index = 0
     while index < len(steps):
         end = chain(graph, steps, index, wanted, origins)
-        if end is not None and wanted:
+        if end is not None:
             starts_and_lengths.append((index, end + 1 - index))
             index = end
         index += 1
@@ -282,7 +286,7 @@ def _by_operators(graph: Graph, what: str) -> tuple[Piece, ...]:
 def by_module(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`module:DEPTH`: a piece for each module that the steps come from, its path cut to DEPTH names. Steps of the model
     itself, between its modules, are pieces too. A step without a source line belongs to the module of the parameter
-    that it takes, else to the piece before it."""
+    that it takes. Steps of no module, and those that only the backward needs, belong to the piece before them."""
     depth = whole_number(what, "module", 1, 64) if what else 64  # 64: deeper than modules are nested
     needed = {step.name for step in without_saved(graph).steps}
     # By the local name of a parameter or buffer: the module that it is of.
@@ -338,9 +342,9 @@ def _by_fold(graph: Graph, what: str) -> tuple[Piece, ...]:
         first: module_of_stretch(saving_nothing, first) or (ITSELF if first.loop is None else "a loop")
         for first in counts
     }
-    pieces = _with_gaps(graph, [(*span_of[first], labels[first]) for first in counts], "fold")
+    folded = _with_gaps(graph, [(*span_of[first], labels[first]) for first in counts], "fold")
     count_by_start = {span_of[first][0]: count for first, count in counts.items()}
-    return tuple(replace(piece, count=count_by_start[piece.start]) if piece.wanted else piece for piece in pieces)
+    return tuple(replace(piece, count=count_by_start[piece.start]) if piece.wanted else piece for piece in folded)
 
 
 def _by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:
@@ -370,7 +374,7 @@ def _by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:
     for cuts_row in reversed(last_cuts[1:]):
         index_of_cut = cuts_row[index_of_cut]
         cuts.append(steps[index_of_cut])
-    return pieces(graph, sorted(cut for cut in cuts if cut))
+    return pieces(graph, sorted(cuts))
 
 
 def crossing(graph: Graph) -> list[int]:
@@ -414,18 +418,18 @@ def pieces(graph: Graph, cuts: Sequence[int]) -> tuple[Piece, ...]:
 def _with_gaps(graph: Graph, spans: Sequence[tuple[int, int, str]], kind: str) -> tuple[Piece, ...]:
     """Return pieces of these spans (start, stop, label), and unwanted ones before, between and behind them; refuse
     spans that overlap. `kind` is the kind of cut, for the message."""
-    pieces: list[Piece] = []
+    row: list[Piece] = []
     at = 0
     for start, stop, label in sorted(spans):
         if start < at:
             raise UsageError(f"by={kind}: steps {start}-{stop} overlap those before, which end at {at}")
         if start > at:
-            pieces.append(Piece(at, start, f"steps {at}-{start}", wanted=False))
-        pieces.append(Piece(start, stop, label))
+            row.append(Piece(at, start, f"steps {at}-{start}", wanted=False))
+        row.append(Piece(start, stop, label))
         at = stop
     if at < len(graph.steps):
-        pieces.append(Piece(at, len(graph.steps), f"steps {at}-{len(graph.steps)}", wanted=False))
-    return tuple(pieces)
+        row.append(Piece(at, len(graph.steps), f"steps {at}-{len(graph.steps)}", wanted=False))
+    return tuple(row)
 
 
 def whole_number(text: str, kind: str, low: int, high: int) -> int:
@@ -490,7 +494,7 @@ def cut_forward(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
     _check_initialized(graph, part_of_value, crossing_values)
     check_numbers(graph, part_of_value, crossing_values)
     # The part from which on a value is there: the one that makes it, or, of an input, the first one that takes it. A
-    # result belongs to the last of the parts of its values.
+    # result belongs to the last of the parts of its values; a constant, or an input that no step takes, to the first.
     first_part = dict(part_of_value)
     for index, names in crossing_values.items():
         for name in names:
@@ -504,9 +508,9 @@ def cut_forward(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
             if port.role != "saved" and max((first_part.get(name, 0) for name in refs(result)), default=0) == index
         )
         takes = dict(crossing_values[index])
-        for _, result in results:
+        for _, result in results:  # of several values, some may be of earlier parts
             takes |= {name: None for name in refs(result) if part_of_value.get(name, -1) != index}
-        parts.append(ForwardPart(index, start, stop, steps, tuple(takes), (), results))
+        parts.append(ForwardPart(index, start, stop, steps, tuple(takes), gives=(), results=results))
     return _with_gives(parts)
 
 

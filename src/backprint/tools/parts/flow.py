@@ -15,6 +15,8 @@ Words of this file:
   `results` are the outputs and mutations of the whole that the part completes.
 - A *share* is what one part adds to the gradient of a value that several parts use.
 - A *tangent* is the gradient of a result that a backward starts with.
+- `Borders`: all parts of one forward, the number of the part that makes each value, and names for those that cross.
+  `BorderGradients` (`flow`): which values of the whole's backward are gradients at one part's borders.
 - `PairRun`: what a Pair took and returned in the whole's run, by the names of its ports.
 """
 
@@ -29,7 +31,6 @@ from torch import Tensor
 
 from backprint.errors import GraphError, RefusedError
 from backprint.graph.keys import PortValues
-from backprint.graph.links import result_links
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Step, Value, refs
 from backprint.graph.operators import operators
 from backprint.graph.steps import mapped, names_behind, used
@@ -103,11 +104,11 @@ def local_of(part: ForwardPart, names: BorderNames, port: Port) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Borders:
-    """One Pair's forward, cut: the parts, the number of the part that makes each value (`home`, by local name), and the
-    names of the values that cross."""
+    """One Pair's forward, cut: the parts, the number of the part that makes each value, by local name, and the names of
+    the values that cross."""
 
     parts: tuple[ForwardPart, ...]
-    home: Mapping[str, int]
+    part_of_value: Mapping[str, int]
     names: BorderNames
 
 
@@ -249,7 +250,7 @@ def call_text(step: Step, called: Mapping[str, str]) -> str:
     return show_step(replace(other, name="_", spec=None))
 
 
-def with_steps_of_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], edge: Borders) -> ForwardPart:
+def with_steps_of_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], borders: Borders) -> ForwardPart:
     """Return a part with the steps and inputs of the whole's forward that only its saved values need, such as a
     transposed weight. `saved` are the backward's local names. Raise Inseparable if another part makes one of these
     values."""
@@ -261,8 +262,8 @@ def with_steps_of_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], edg
     for local in names_behind(wanted, steps, lambda name: name in holds):
         if local in holds:
             continue
-        # In no part's home are the steps that the forward makes only for a backward: those are what is added.
-        if local in steps and local in edge.home:
+        # Steps that the forward makes only for a backward are of no part: those are what is added.
+        if local in steps and local in borders.part_of_value:
             raise Inseparable(f"its backward takes {local!r}, which its forward does not")
         extra[local] = None
     steps_to_add = tuple(step for step in pair.forward.steps if step.name in extra and not step.is_guard)
@@ -330,7 +331,7 @@ def runs_of_pairs(capture: Capture) -> list[PairRun]:
     Pair."""
     draw = draw_from_recipes(capture, "recipe", seed=None)  # the recipes' own seeds
     torch.manual_seed(draw.seed)
-    run = CaptureRun(replace(capture, links=capture.links or result_links(capture)), draw.values, draw.tangents)
+    run = CaptureRun(capture, draw.values, draw.tangents)
     run.forward()
     run.gradients()
     return run.runs
@@ -433,9 +434,8 @@ def _border_gradients(
     if not tangents or not leaves:
         return tangents, {}
     outputs = [differentiable[local] for local in tangents]
-    reshaped = [total.reshape(output.shape) for total, output in zip(tangents.values(), outputs, strict=True)]
     try:
-        gradients = torch.autograd.grad(outputs, list(leaves.values()), reshaped, allow_unused=True)
+        gradients = torch.autograd.grad(outputs, list(leaves.values()), list(tangents.values()), allow_unused=True)
     except RuntimeError as error:  # of a kernel in autograd's own backward, or of an operator without one
         raise RefusedError(
             f"steps {traced.part.start}-{traced.part.stop}: autograd of this part of the forward fails "

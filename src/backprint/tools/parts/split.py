@@ -176,31 +176,33 @@ def backward_graph(
     tangent_of: dict[str, str] = {}
     needed = {name for step in cut.steps for name in used(step)} | {*flow.gradients.values()}
     for value, result in flow.tangents.items():
-        if value not in needed or value in used_names:
+        if value not in needed or value in used_names:  # what is saved or computed here needs no port
             continue
         label = tangent_name(part, names, result)
         port = next((port for port in inputs if port.role == "tangent" and port.name == label), None)
         if port is None:
             local = free(f"tangent_{identifier(label)}", used_names | set(step_by_name))
             used_names.add(local)
-            port = Port(label, "tangent", dense(specs[result]), local)
+            port = Port(label, "tangent", spec_of_gradient(specs[result]), local)
             inputs.append(port)
         tangent_of[value] = port.local
 
     def or_tangent(name: str) -> Value:
+        """Return the tangent that stands for a value of the whole's backward, if one does; else the value."""
         return Ref(tangent_of.get(name, name))
 
     steps = tuple(mapped(step, or_tangent) for step in cut.steps)
     place_of_input = {local: place for place, local in enumerate(_in_order_of(pair.forward, part.takes))}
-    gradients = sorted(flow.gradients.items(), key=lambda row: place_of_input[row[0]])  # by the input
-    outputs = tuple(Port(names.of(local), "gradient", dense(specs[local])) for local, _ in gradients)
-    results = tuple(None if value is None else or_tangent(value) for _, value in gradients)
+    inputs_with_gradient = sorted(flow.gradients, key=lambda local: place_of_input[local])
+    outputs = tuple(Port(names.of(local), "gradient", spec_of_gradient(specs[local])) for local in inputs_with_gradient)
+    gradients = [flow.gradients[local] for local in inputs_with_gradient]
+    results = tuple(None if value is None else or_tangent(value) for value in gradients)
     used_subgraphs = subgraphs_in(steps)
     subgraphs = tuple((name, graph) for name, graph in whole.subgraphs if name in used_subgraphs)
     return Graph(tuple(inputs), steps, outputs, results, subgraphs, symbols=(), title=title)
 
 
-def dense(spec: Spec) -> TensorSpec:
+def spec_of_gradient(spec: Spec) -> TensorSpec:
     """Return the spec of a value's gradient: the value's without its strides, which the gradient need not have."""
     assert isinstance(spec, TensorSpec)
     return replace(spec, stride=None, offset=0)
@@ -225,9 +227,8 @@ class PartOrigin(Origin):
         """`pair` is the part; `values` are its inputs in the whole's run, and `differentiable` its outputs with a
         tangent, both by name; `opaque`: whether the part has an opaque edge."""
         self.pair, self.kept, self.differentiable, self.opaque = pair, values, differentiable, opaque
-        graphs = list(pair.graphs)
-        lifted = [port.name for graph in graphs for port in graph.by_role("constant")]
-        self.constants = {name: values[name] for name in lifted if name in values}
+        constant_names = [port.name for graph in pair.graphs for port in graph.by_role("constant")]
+        self.constants = {name: values[name] for name in constant_names if name in values}
 
     def values(self) -> dict[str, Any]:
         """Return the values that the part had in the whole."""
@@ -240,9 +241,9 @@ class PartOrigin(Origin):
         the part's own backward. Without tangents, they are ones. `anew` changes nothing, as tensors are copied anyway.
         """
         backward = self.pair.backward
-        asking = [port.name for port in backward.outputs] if backward is not None else []
+        gradient_names = [port.name for port in backward.outputs] if backward is not None else []
         leaf = {
-            name: value.detach().clone().requires_grad_(name in asking) if isinstance(value, Tensor) else value
+            name: value.detach().clone().requires_grad_(name in gradient_names) if isinstance(value, Tensor) else value
             for name, value in values.items()
         }
         returned = self.eager_forward(leaf)
@@ -250,17 +251,20 @@ class PartOrigin(Origin):
         tangents_of_outputs = {
             name: torch.ones_like(o) if tangents is None else tangents[name] for name, o in outputs.items()
         }
-        gradients: dict[str, Tensor | None] = dict.fromkeys(asking)
-        if asking and self.opaque and backward is not None:
+        gradients: dict[str, Tensor | None] = dict.fromkeys(gradient_names)
+        if gradient_names and self.opaque and backward is not None:
             feed = {key: value.detach() for key, value in returned.items() if isinstance(value, Tensor)}
             feed |= keyed("tangent", tangents_of_outputs) | keyed("constant", values)
             # Not strict: what it takes comes from the part's own forward, and need not be checked against its ports.
-            gradients = dict(zip(asking, run_graph(backward, feed, strict=False), strict=True))
-        elif asking:
+            gradients = dict(zip(gradient_names, run_graph(backward, feed, strict=False), strict=True))
+        elif gradient_names:
             grads = torch.autograd.grad(
-                list(outputs.values()), [leaf[n] for n in asking], list(tangents_of_outputs.values()), allow_unused=True
+                list(outputs.values()),
+                [leaf[name] for name in gradient_names],
+                list(tangents_of_outputs.values()),
+                allow_unused=True,
             )
-            gradients = dict(zip(asking, grads, strict=True))
+            gradients = dict(zip(gradient_names, grads, strict=True))
         plain = {key: value.detach() if isinstance(value, Tensor) else value for key, value in returned.items()}
         return Outcome(of_role("output", plain), gradients, of_role("mutation", plain))
 
@@ -344,7 +348,7 @@ def _capture_of_part(part_of_whole: _PartOfWhole, pair: Pair, why: str) -> Captu
         opaque=part_of_whole.opaque,
         modules=whole.modules,
         environment=whole.environment,
-        requires=required(pair),
+        requires=required_operators(pair),
         seed=whole.seed,
         origin=PartOrigin(pair, values, differentiable, opaque=bool(part_of_whole.opaque)),
     )
@@ -375,8 +379,9 @@ def recipes_of(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping
     inputs = fit_inputs(capture, values, "exact" if exact else "seed")
     backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
     specs = {port.name: port.spec for backward in backwards for port in backward.by_role("tangent")}
-    named = with_tangents({}, {name: laid_as(value, specs.get(name)) for name, value in tangents.items()})
-    recipes = fit_all(named, derive(capture.seed, "tangents"), list(named) if exact else ())
+    laid_tangents = {name: laid_as(value, specs.get(name)) for name, value in tangents.items()}
+    named = with_tangents({}, laid_tangents)  # under names that no input has
+    recipes = fit_all(named, derive(capture.seed, "tangents"), exact=list(named) if exact else ())
     kept = exact_data(named, recipes)
     return Inputs({**inputs.recipes, **recipes}, {**inputs.exact, **kept}, capture.seed)
 
@@ -399,11 +404,11 @@ def guards_of(pair: Pair, whole: str) -> tuple[Guard, ...]:
             continue
         seen = set(names_behind(used(step), steps))
         names = tuple(name for local, name in ports.items() if local in seen)
-        guards.append(Guard("value", f"step {step.name} of {whole}", names, step.source))
+        guards.append(Guard(kind="value", text=f"step {step.name} of {whole}", inputs=names, source=step.source))
     return tuple(guards)
 
 
-def required(pair: Pair) -> tuple[str, ...]:
+def required_operators(pair: Pair) -> tuple[str, ...]:
     """Return the custom operators that a Pair calls."""
     graphs = list(pair.graphs)
     return tuple(sorted({target for graph in graphs for _, target in custom_operators(graph)}))
@@ -670,24 +675,25 @@ def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
     if capture.fake:
         raise RefusedError(f"{capture.name} was captured without values, and a split proves its parts with them")
     whole = replace(capture, pairs=tuple(map(_fixed_pair, capture.pairs)))
-    cuts = [plan(pair.forward, by) for pair in whole.pairs]
+    # All of these lists are by Pair.
+    pieces = [plan(pair.forward, by) for pair in whole.pairs]
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
         pair_runs = runs_of_pairs(whole)
-        borders = [borders_of(whole, number, pieces) for number, pieces in enumerate(cuts)]
+        borders = [borders_of(whole, number, of_pair) for number, of_pair in enumerate(pieces)]
         runs = [
-            runs_of_parts(pair, edges, pair_run)
-            for pair, edges, pair_run in zip(whole.pairs, borders, pair_runs, strict=True)
+            runs_of_parts(pair, pair_borders, pair_run)
+            for pair, pair_borders, pair_run in zip(whole.pairs, borders, pair_runs, strict=True)
         ]
         split_parts = [
             [
-                _proven_part(_PartOfWhole(whole, number, piece, part, edges, ran, exact=data == "exact"))
-                for piece, part, ran in zip(cuts[number], edges.parts, runs[number], strict=True)
+                _proven_part(_PartOfWhole(whole, number, piece, part, pair_borders, ran, exact=data == "exact"))
+                for piece, part, ran in zip(pieces[number], pair_borders.parts, runs[number], strict=True)
             ]
-            for number, edges in enumerate(borders)
+            for number, pair_borders in enumerate(borders)
         ]
     divided = [
-        _DividedPair(edges, tuple(part.capture.pairs[0] for part in parts))
-        for edges, parts in zip(borders, split_parts, strict=True)
+        _DividedPair(pair_borders, tuple(part.capture.pairs[0] for part in parts))
+        for pair_borders, parts in zip(borders, split_parts, strict=True)
     ]
     parts = tuple(part if data != "none" else _without_recipes(part) for parts in split_parts for part in parts)
     return Split(parts, link_parts(whole, divided))
@@ -780,7 +786,7 @@ def slice_part(part_of_whole: _PartOfWhole) -> Pair:
     pair, flow = part_of_whole.pair, part_of_whole.ran.flow
     if pair.backward is None or flow is None or not flow.gradients:
         return forward_alone(part_of_whole)
-    cut = backward_of(pair, part_of_whole.part, part_of_whole.borders.home, flow)
+    cut = backward_of(pair, part_of_whole.part, part_of_whole.borders.part_of_value, flow)
     part = with_steps_of_saved(pair, part_of_whole.part, cut.saved, part_of_whole.borders)
     return pair_of(pair, part, part_of_whole.borders.names, part_of_whole.piece.label, flow, cut)
 

@@ -9,7 +9,8 @@ followed.
 
 A *mask* is a tensor of bools in the shape of a value: whether each element is written. A value without a mask counts as
 written. The flags of an operator (`operators()`): `m` writes to an argument, `v` returns a view. `bare_operator(step)`
-is the name of an ATen operator without namespace and overload, such as `empty`.
+is the name of an ATen operator without namespace and overload, such as `empty`. VIEW_WRITTEN_BY has operators that copy
+a tensor and write to a view of the copy, such as `slice_scatter`, each with the operator of that view.
 """
 
 from __future__ import annotations

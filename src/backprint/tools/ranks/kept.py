@@ -69,7 +69,11 @@ class Kept:
         """`roots` are the functions and classes at which the walk begins."""
         self.reached = Reached()
         with untraced():  # so that a look at a tensor is no step of a program that is being captured
-            self.places: list[Place] = [Environment(os.environ), _RandomNumbers(None), *self.reached.places_from(roots)]
+            self.places: list[Place] = [
+                Environment(os.environ),
+                _RandomNumbers(owner=None),
+                *self.reached.places_from(roots),
+            ]
         self.known: set[str] = set(sys.modules)
         for module in list(sys.modules.values()):
             self.places += globals_assigned_in(module)

@@ -55,9 +55,10 @@ class Meeting:
     def meet(self, key: Key, rank: int, call: Call, tensor: Tensor) -> Sent:
         """Send a rank's tensor, and return what all members have sent, once they have: a member waits here until the
         last one has sent. The last that goes on with it removes it from `open`."""
-        _, _, members, _ = key
+        _run, _label, members, _number = key
         sent = self.open.setdefault(key, Sent())
-        where = "" if self.replays else frames.place(frames.here({}))  # the program's line, as ` at FILE:LINE in …`
+        # The program's line, as ` at FILE:LINE in …`.
+        where = "" if self.replays else frames.place(frames.here(paths={}))
         sent.calls[rank], sent.tensors[rank], sent.lines[rank] = call, tensor.detach().clone(), where
         if len(sent.calls) < len(members):
             self.turns.wait(rank, waits_in(call, where))
@@ -102,7 +103,8 @@ class Among:
         return label
 
     def at_barrier(self, reference: Any) -> None:
-        """Wait at a barrier for all members of a group: they meet, as in a collective of no elements."""
+        """Wait at a barrier for all members of a group: they meet, as in a collective of no elements. `reference` is
+        the process group, its name, or its boxed form."""
         label = self.label(reference)
         call = Call("barrier", label)
         # Under a text that is no label, as barriers are counted apart from collectives, which are a graph's.

@@ -162,7 +162,7 @@ class Together:
         group = self.groups[call.group]
         if not any(self.exchanges.values()):  # the first of a run: another rank may have failed before its first
             _raise_if_failed()
-        text = f"{call.text}{frames.place(frames.here({}))}"  # with the program's line, for messages
+        text = f"{call.text}{frames.place(frames.here(paths={}))}"  # with the program's line, for messages
         meta = json.dumps([call.kind, call.group, call.options]).encode()
         with _raising_if_rank_gone(text):
             metas_and_tensors = gather_bytes(meta, tensor, group, lambda work: wait_for(work, text))
@@ -206,7 +206,8 @@ def capture_in_processes(
     together = Alike() if backend_of_world() == "fake" else Together()
     check_options(target, options)
     is_joint = needs_others(target)
-    JOINT_CAPTURES[0] += 1 if is_joint else 0
+    if is_joint:
+        JOINT_CAPTURES[0] += 1  # by which all processes know the notes of this capture
     try:
         program = read_call(
             target,
@@ -216,7 +217,6 @@ def capture_in_processes(
             mode=options.mode,
             loss=options.loss,
             fake=options.fake,
-            specialize=False,
             peers=together,
         )
         peers = _peers_of_step(program, together)

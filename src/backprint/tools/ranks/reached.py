@@ -7,8 +7,8 @@ library that sets itself up once is not set up again.
 A `Place` is where a program keeps something: the attributes of an object, the items of a container, a closure's cell,
 a module's globals. `Walk` looks at objects breadth first: each method `places_of_…` is for one form of objects, yields
 the places in an object of that form, and pushes the objects there (`push`, `push_all`) to be looked at later. `seen`
-has the objects that were looked at, by id. Methods without a docstring yield nothing: objects of that form are no state
-of a rank.
+has the objects that were looked at, by id; `name` would be an object's name in messages, and no message names one here.
+Methods without a docstring yield nothing: objects of that form are no state of a rank.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def fake_memo(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
     """Return a memo for `copy.deepcopy` that replaces the tensors that have values by fake ones, by their ids: so a
     copy of a large model takes no memory. A fake tensor is not in the memo, and is copied as it is."""
     with_values = {str(id(tensor)): tensor for tensor in tensors if not isinstance(unwrap(tensor), FakeTensor)}
-    copies = common_world().fake_copies(with_values)
+    copies = common_world().fake_copies(with_values)  # as what is made under `bp.fake()`
     return {
         id(tensor): nn.Parameter(copies[key], tensor.requires_grad)
         if isinstance(tensor, nn.Parameter)
@@ -226,7 +226,6 @@ def captured_among_others(place: RankPlace, options: CaptureOptions) -> tuple[Ou
         mode=options.mode,
         loss=options.loss,
         fake=options.fake,
-        specialize=False,
         peers=among,
     )
     for _ in range(WARM_UP if program.reduces_gradients else 0):
@@ -276,7 +275,7 @@ def _captured_in_rank(make: Make, options: CaptureOptions) -> Capture:
     """Make the call of a rank without values, and capture it. Refuse modules that reduce gradients in hooks, such as
     FSDP2's, and DDP already where it is made: its constructor raises a RuntimeError on fake tensors."""
     torch.manual_seed(SEED)
-    with fake(), Functional():
+    with fake(), Functional():  # `Functional`: a collective that `shard` calls then has a rule for fake tensors
         try:
             model, args, kwargs = make()
         except RuntimeError as error:

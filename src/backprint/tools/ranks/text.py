@@ -3,7 +3,9 @@
 A World has the Captures of the ranks of one distributed step. Groups of ranks have a *label*, such as `tp`; a group's
 *link* is what its collectives are sent over. The *side* of a graph is `forward` or `backward`; `sides_of` yields the
 side and the graph of each direction of a Pair, at the captured sizes. `traffic_of` yields the collectives of a rank's
-graphs, each with its group, side, kind, source line, and the bytes that the rank sends at least.
+graphs, each with its group, side, kind, source line, and the bytes that the rank sends at least. A `Timeline` is a
+model of when a Pair's steps run: `ordered`, if the program waits for collectives where it does, or `early`, if each
+collective began as early as it can.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def _error_of_rank(rank: int, error: BaseException) -> BaseException:
         error.add_note(f"in rank {rank}")
         return error
     if isinstance(error, Exception):
-        where = frames.place(frames.source_of_error(error, {}))
+        where = frames.place(frames.source_of_error(error, paths={}))
         advice = next((advice for text, advice in ADVICE.items() if text in repr(error)), "")
         return RanksError(f"rank {rank} raised {type(error).__name__}: {error}{where}{advice}")
     return error

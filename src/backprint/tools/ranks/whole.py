@@ -475,7 +475,7 @@ def _gradients_at(
     indices = {rank: place.long() for rank, place in places.items()}
     expected = {rank: flat[index] for rank, index in indices.items()}
     largest = max((float(gradient.abs().max()) for gradient in expected.values() if gradient.numel()), default=0.0)
-    own = {rank: _of_the_whole(local[rank], index) for rank, index in indices.items()}
+    own = {rank: _with_zeros_where_added(local[rank], index) for rank, index in indices.items()}
     return Gradients(own, expected, max(largest, least))
 
 
@@ -505,7 +505,7 @@ LEAST = 1e-5
 arithmetic, such as that of a bias before a norm, and what is computed is the rounding of a sum."""
 
 
-def _of_the_whole(gradient: Tensor | None, places: Tensor) -> Tensor | None:
+def _with_zeros_where_added(gradient: Tensor | None, places: Tensor) -> Tensor | None:
     """Return a gradient with 0 for the elements that are not of the whole (place 0), such as rows that a shard adds;
     as it is if it is None, or of another shape than its places, which is a fault."""
     return gradient if gradient is None or gradient.shape != places.shape else gradient * (places > 0)

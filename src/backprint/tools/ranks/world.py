@@ -258,7 +258,9 @@ def replay_together(
         return turns.run(replay_rank)
 
 
-def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], options: Any) -> World:
+def capture_world(
+    target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], options: CaptureOptions
+) -> World:
     """Capture every rank of a step: all run it among each other, then each is captured alone. With `options.fake`, the
     ranks that `options.ranks` names are captured without values. Refuse a model that is sharded already."""
     for name, tensor in target.named_parameters() if isinstance(target, nn.Module) else ():
@@ -270,7 +272,8 @@ def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
     make = sharding(target, args, kwargs, options.shard, options.fake)
     if options.fake:
         return fake_world(make, options)
-    captured = run_in_ranks(options.world, make, lambda place: captured_among_others(place, options), loss=options.loss)
+    size = options.world or 1  # not None here: the `or` is for the type alone
+    captured = run_in_ranks(size, make, lambda place: captured_among_others(place, options), loss=options.loss)
     return world_of(captured, Whole(target, tuple(args), dict(kwargs), options))
 
 
@@ -284,7 +287,7 @@ def world_of(captured: Sequence[tuple[Outcome, Capture]], whole: Whole | None = 
 def fake_world(make: Make, options: CaptureOptions) -> World:
     """Capture some ranks of a step without values, rank 0 by default. No rank runs among others: what a collective
     returns has a shape, which follows from the rank's own call."""
-    size = options.world or 1
+    size = options.world or 1  # not None here: the `or` is for the type alone
     numbers = tuple(options.ranks) if options.ranks is not None else (0,)
     world = World(tuple(captured_without_values(number, size, make, options) for number in numbers), size, numbers)
     _check_same_collectives(world)
@@ -324,7 +327,7 @@ def capture_world_of_factory(text: str, options: CaptureOptions) -> World:
 
     if options.fake:
         return fake_world(make, options)
-    size = options.world or 1
+    size = options.world or 1  # not None here: the `or` is for the type alone
     return world_of(run_in_ranks(size, make, lambda place: captured_among_others(place, options), loss=options.loss))
 
 
@@ -447,7 +450,7 @@ def _makes_what_ran(capture: Capture) -> bool:
     """Whether a sample has the values that its rank had in the step, and digests of what these came to: none of its
     inputs is drawn from a seed, but for those that another Pair feeds."""
     fed_by_links = {link.name for link in capture.links}
-    drawn = {name for name, recipe in capture.recipes.recipes.items() if getattr(recipe, "kind", "") in DRAWN_KINDS}
+    drawn = {name for name, recipe in capture.recipes.recipes.items() if recipe.kind in DRAWN_KINDS}
     return capture.witness is not None and drawn <= fed_by_links
 
 
