@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -235,6 +236,38 @@ def test_a_folder_of_samples_is_cut_and_what_cannot_be_is_a_row(tmp_path: Path) 
     )
     assert none.exit_code == 2
     assert "no sample here or below" in none.output
+
+
+@pytest.mark.parametrize("function", [torch.relu, torch.abs, lambda h: h.clamp(-9, 9)], ids=["relu", "abs", "clamp"])
+def test_a_gradient_that_these_numbers_do_not_change_is_of_the_part_that_computes_it(
+    function: Callable[[Tensor], Tensor],
+) -> None:
+    """Of positive values the gradients behind and before a ReLU are the same bits."""
+    first, second = nn.Linear(3, 3), nn.Linear(3, 3)
+    with torch.no_grad():
+        for parameter in (*first.parameters(), *second.parameters()):
+            parameter.abs_()
+    cap = bp.capture(lambda x: second(function(first(x))), torch.rand(2, 3))
+    count = len(cap.pairs[0].forward.steps)
+    whole = {step.target for step in cap.pairs[0].backward.steps}
+    head, tail = (part.capture.pairs[0].backward for part in bp.split(cap, f"ranges:0-2,2-{count}").parts)
+    of_function = whole - {f"aten.{name}" for name in ("mm.default", "sum.dim_IntList", "t.default", "view.default")}
+    assert of_function
+    assert of_function <= {step.target for step in tail.steps}
+    assert not of_function & {step.target for step in head.steps}
+
+
+def test_linked_pairs_that_are_cut_are_proved_together() -> None:
+    first, second = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def broken(x: Tensor) -> Tensor:
+        hidden = first(x).relu()
+        torch._dynamo.graph_break()
+        return second(hidden).sin()
+
+    joined = bp.split(bp.capture(broken, torch.randn(2, 3), engine="dynamo"), "range:2").joined
+    assert len(joined.pairs) == 4
+    assert joined.verify()[-1].verdict == "bitwise"
 
 
 def test_the_backward_is_captured_again_where_the_wholes_steps_do_not_come_apart() -> None:

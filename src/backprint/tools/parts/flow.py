@@ -506,25 +506,33 @@ def _name_gradients(
     `values` are those of the whole's backward; `tangents` and `gradients` are the part's, by local names.
 
     Several values may equal a gradient, such as the gradient of a sum, which is that of each addend. The walk back may
-    meet any of those that equal a result's gradient, so each is a name of it. Of those that equal an input's gradient
-    one is taken, if possible the gradient of a step of this part: another may be computed beyond the part's borders.
+    meet any of those that equal a result's gradient, so each is a name of it, but for those that this part's own steps
+    compute of it: for these numbers a ReLU of positive values returns its tangent, for others it does not. Of those
+    that equal an input's gradient one is taken, if possible the last that is the gradient of a step of this part:
+    another may be computed beyond the part's borders, or before all of its steps are done.
     """
     steps = {step.name for step in traced.part.steps}
     result_of: dict[str, str] = {}
     shares: dict[str, str] = {}
     missing: list[str] = []
+
+    def is_of_part(name: str) -> bool:
+        """Whether a value of the backward is the gradient of a step of this part."""
+        return not steps.isdisjoint(values.echoes.get(name, ()))
+
     for local, total in tangents.items():
-        equal = values.names_equal_to(total)
+        equal = values.names_equal_to(total)  # in the order of the backward
         if not equal:
             missing.append(f"the gradient of {local!r} is not a value of the whole's backward")
+        elif not is_of_part(equal[0]):
+            equal = [name for name in equal if not is_of_part(name)]
         result_of |= {name: local for name in equal if name not in result_of}
     for local, gradient in gradients.items():
         equal = values.names_equal_to(gradient)
         if not equal:
             missing.append(f"its share in the gradient of {local!r} is not a value of the whole's backward")
             continue
-        echoing = [name for name in equal if set(values.echoes.get(name, ())) & steps]
-        shares[local] = (echoing or equal)[0]
+        shares[local] = next(filter(is_of_part, reversed(equal)), equal[0])
     # Earlier parts continue from the whole's own values: these may differ in the last bits from autograd of the part.
     gradients_of_whole = gradients | {local: values.values[name] for local, name in shares.items()}
     flow = BorderGradients(result_of, shares)

@@ -20,6 +20,7 @@ Words of this file:
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -561,7 +562,10 @@ def link_parts(capture: Capture, divided: Sequence[_DividedPair]) -> Capture:
             if any(port.name == link.name for port in pair.forward.inputs):
                 links.append(Link(source, link.port, first_numbers[link.target] + index, link.name))
     pairs = tuple(pair for divided_pair in divided for pair in divided_pair.pairs)
-    return replace(capture, pairs=pairs, links=tuple(links), verdict=None)
+    # The whole program proves them together. Its own parts are those of other Pairs: they prove none of these.
+    origin = copy.copy(capture.origin)
+    origin.parts = ()
+    return replace(capture, pairs=pairs, links=tuple(links), verdict=None, origin=origin)
 
 
 def _links_between(borders: Borders, first_number: int) -> Iterator[Link]:
