@@ -346,7 +346,7 @@ if TYPE_CHECKING:
     from backprint.tools.graphnet.write import copy_sample, draw_like_graphnet
     from backprint.tools.jobs import merge as merge_module
     from backprint.tools.jobs import progress, ray
-    from backprint.tools.jobs.apart import run_apart
+    from backprint.tools.jobs.apart import result_of, run_apart
     from backprint.tools.jobs.find import MOST_BYTES, Job, Shard, families, find, source_hash
     from backprint.tools.jobs.ledger import (
         COLUMNS,
@@ -448,6 +448,7 @@ if TYPE_CHECKING:
     from backprint.tools.tasks.solver import solution_of_text
     from backprint.tools.tasks.solving import digest as solving_digest
     from backprint.tools.tasks.solving import same_bits as solving_same_bits
+    from backprint.tools.tasks.timing import Beside as TimedBeside
     from backprint.tools.tasks.timing import Rounds
     from backprint.tools.torch_backend import backend as torch_backend_function
     from backprint.trace import custom, non_operator_effects, observe

@@ -22,7 +22,8 @@ META: dict[str, Any] = {
     "started": 1.7e9,
     "finished": 1.7e9 + 60,
     "sources": ["samples"],
-    "options": {"directions": ["forward", "backward"], "threads": 1, "jobs": 1, "level": 1},
+    "options": {"directions": ["forward", "backward"], "threads": 1, "level": 1},
+    "jobs": 1,
     "machine": {"cpu": "a cpu", "cores": 2, "device": "cpu", "python": "3.11"},
 }
 

@@ -75,6 +75,8 @@ def test_a_busy_machine_is_said(tmp_path: Path, load: float | None, high: bool) 
     said = report_on(tmp_path, [cell(load=load)]).facts.get("load", "")
     assert ("HIGH: 1 of 1 cells over 1.5" in said) == high
     assert bool(said) == (load is not None)
+    with_jobs = report_on(tmp_path / "jobs", [cell(load=load)], jobs=3).facts.get("load", "")
+    assert "HIGH" not in with_jobs  # of three workers, all is the bench's own
 
 
 def test_the_picture_has_the_speedups_of_what_is_right(tmp_path: Path) -> None:

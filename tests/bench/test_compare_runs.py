@@ -122,8 +122,24 @@ def test_a_process_that_ended_before_any_graph_stopped_them_all(tmp_path: Path) 
     old = write_run(tmp_path / "old", [cell(), cell(graph="pair_0 backward")])
     row = {("inductor", "vision/a"): {"verdict": "failed", "cause": "killed by SIGSEGV"}}
     comparison = compare_runs(read_run(old), read_run(write_run(tmp_path / "new", [], row)))
-    assert kinds(comparison) == {"stopped now": 2, "new": 1}
+    assert kinds(comparison) == {"stopped now": 2}
     assert comparison.regressed
+
+
+def test_graphs_of_a_process_that_once_ended_before_any_are_right_now(tmp_path: Path) -> None:
+    row = {("inductor", "vision/a"): {"verdict": "failed", "cause": "killed by SIGSEGV"}}
+    new = [cell(), replace(WRONG, graph="pair_0 backward")]
+    runs = [read_run(write_run(tmp_path / "a", [], row)), read_run(write_run(tmp_path / "b", new))]
+    assert kinds(compare_runs(*runs)) == {"right now": 1, "wrong now": 1}
+    report = history_report(history_of(runs))
+    assert report.answer == "regressed: 1 wrong now since a"
+    named = [(row["sample"], row["old"], row["change"]) for row in rows(report.tables[1])]
+    assert named == [
+        ("vision/a pair_0 backward", "crashed", "wrong now"),
+        ("vision/a pair_0 forward", "crashed", "right now"),
+    ]
+    fine = read_run(write_run(tmp_path / "c", [cell()]))
+    assert history_report(history_of([runs[0], fine])).answer == "no regression: nothing became worse since a"
 
 
 def test_cells_of_one_run_alone_are_listed_and_no_regression(tmp_path: Path) -> None:

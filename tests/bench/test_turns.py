@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -81,6 +82,25 @@ def test_what_was_waited_is_not_spent_and_the_parent_knows(tmp_path: Path) -> No
     assert clock.seconds_of(0) >= before + 0.1
     clock.begin_graph()
     assert clock.seconds_of(0) < 0.1
+
+
+def test_the_clock_goes_on_after_a_wait_that_was_interrupted(tmp_path: Path) -> None:
+    first, clock = Turns(turns_folder(tmp_path), GraphClock()), GraphClock()
+
+    def interrupt(*_: object) -> None:
+        raise InterruptedError
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with first.working(), first.alone():
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(InterruptedError), Turns(turns_folder(tmp_path), clock).working():
+                raise AssertionError("another process times")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    worked = clock.seconds_of(0)
+    time.sleep(0.1)
+    assert clock.seconds_of(0) >= worked + 0.1
 
 
 def test_a_folder_of_another_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 from subjects.odd_graphnet import ONE_BY_ONE, graphnet
 
 import backprint as bp
-from face import main, run_apart
+from face import ReplayError, main, result_of, run_apart
 
 DEEDS = """
 import json, os, signal, time
@@ -46,7 +47,7 @@ ENDED = {
     "raise": "ValueError: no",
     "silent": "no answer",
     "allocate": "out of memory",
-    "forged": "its answer has 68,157,440 bytes; at most 67,108,864 are read",
+    "forged": "68,157,440 bytes; at most 67,108,864 are read",
 }
 
 
@@ -103,6 +104,54 @@ def test_answers_come_as_they_are_known(tmp_path: Path) -> None:
     assert next(answers).content == {"name": "good", "unit": 1}
     assert told == ["good"]
     answers.close()
+
+
+FORGED = """
+def deed(task, options, staging):
+    staging.mkdir()
+    (staging / "answer.json").write_text((task.path / "forged").read_text())
+    return {"verdict": "unproven"}
+"""
+
+NO_ANSWERS = {
+    '{"error": "KeyError", "said": "no"}': "neither a result nor an error of Backprint",
+    '{"error": "causes", "said": "no"}': "neither a result nor an error of Backprint",
+    '{"error": "SeveralError", "said": "no"}': "neither a result nor an error of Backprint",
+    '{"error": "ReplayError"}': "neither a result nor an error of Backprint",
+    '{"error": 1, "said": "no"}': "neither a result nor an error of Backprint",
+    "{}": "neither a result nor an error of Backprint",
+    "null": "neither a result nor an error of Backprint",
+    '{"result": "text"}': "the result is of type str, and must be int",
+    '{"result": 1': "cannot be read as JSON",
+}
+
+
+def test_an_answer_of_another_form_is_none(tmp_path: Path) -> None:
+    (tmp_path / "deeds.py").write_text(FORGED)
+    good = ['{"result": 1}', '{"error": "ReplayError", "said": "no"}']
+    places = [tmp_path / str(number) for number in range(len(good) + len(NO_ANSWERS))]
+    for place, content in zip(places, [*good, *NO_ANSWERS], strict=True):
+        place.mkdir()
+        (place / "forged").write_text(content)
+    answers = list(run_apart(f"{tmp_path}/deeds.py:deed", places, {}, (60.0, None), lambda place: None))
+    assert result_of(answers[0], int).content == 1
+    with pytest.raises(ReplayError, match="no"):
+        result_of(answers[1], int)
+    for answer, ended in zip(answers[2:], NO_ANSWERS.values(), strict=True):
+        assert ended in result_of(answer, int).ended
+
+
+def test_a_lost_workers_folder_is_removed_before_the_next_try(tmp_path: Path) -> None:
+    kill = "import os, signal\n\ndef deed(task, options, staging):\n    os.kill(os.getppid(), signal.SIGKILL)\n"
+    (tmp_path / "deeds.py").write_text(kill)
+    for name in ("sample", "work"):
+        (tmp_path / name).mkdir()
+    limits = (60.0, None)
+    function, work = f"{tmp_path}/deeds.py:deed", tmp_path / "work"
+    answers = run_apart(function, [tmp_path / "sample"], {}, limits, lambda place: None, keep_beside=work)
+    with contextlib.closing(answers):
+        assert "worker lost" in next(answers).ended
+        assert [folder.name for folder in work.glob("*/*")] == ["1"]
 
 
 @pytest.fixture

@@ -35,3 +35,4 @@ def test_names_together() -> None:
     assert names_together(["a.0.b", "a.1.b", "a.2.b"]) == "a.{0..2}.b"
     assert names_together(["a.0.b", "a.2.b"]) == "a.{0,2}.b"
     assert names_together(["a.1", "a.1.b2"]) == "a.1, … a.1.b2"
+    assert names_together(["layers.0.q", "heads.1.k"]) == "layers.0.q, … heads.1.k"

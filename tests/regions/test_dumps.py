@@ -268,3 +268,15 @@ def test_a_count_that_no_tensor_has_is_refused(name: str, count: int, tmp_path: 
     spoiled(lambda content: content["edges"][0]["stats"].update({name: count}), tmp_path / "pass_0000")
     with pytest.raises(bp.errors.RegionError, match=rf"the pass\.edges\[0\]\.stats\.{name} is negative, or larger"):
         read_passes(tmp_path)
+
+
+@pytest.mark.parametrize("gradient", [[1e20, -3e20, 1e20, 5e20], [3e38, 3e38, 3e38, 0.0], [3e38, 3e38, -3e38, -3e38]])
+def test_statistics_whose_squares_or_sum_overflow_are_read_again(gradient: list[float], tmp_path: Path) -> None:
+    x, region = torch.ones(4, requires_grad=True), bp.region(tmp_path, gradients="stats")
+    with region:
+        y = x * 1.0
+    y.backward(torch.tensor(gradient))
+    (found,) = read_passes(tmp_path)
+    wide = torch.tensor(gradient, dtype=torch.float64)
+    assert found.roots[0].stats.mean == pytest.approx(float(wide.mean()))
+    assert found.roots[0].stats.std == pytest.approx(float(wide.std(correction=0)))

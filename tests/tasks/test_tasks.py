@@ -17,6 +17,7 @@ from face import (
     ReplayError,
     Rounds,
     SampleError,
+    TimedBeside,
     UsageError,
     judge_together,
     program_of,
@@ -355,3 +356,18 @@ def test_a_timed_call_may_add_up_in_another_order_and_be_nothing_else() -> None:
     assert "0.bias of a timed call is off by 0.01, where" in rounds.fault_of_results(batch, wrong, eager)
     wrong = [other[0] * 1.001, *other[1:]]
     assert "of a timed call is off by" in rounds.fault_of_results(batch, wrong, eager)
+
+
+def test_a_timed_step_differentiates_a_result_behind_one_without_a_tangent() -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    program = program_of(bp.capture(lambda x: (x > 0, x * 3), x))
+    with TimedBeside(program, limit=60.0) as beside:
+        eager, _ = beside.processes
+        rounds = Rounds(program, [eager] * 3, 0, True, {})
+        batch = rounds.batch()
+        try:
+            _, _, gradient = rounds.time_batch(1, batch).results
+        finally:
+            eager.go_on()
+    [[_, tangent]] = batch.sets
+    assert torch.equal(gradient, tangent * 3)

@@ -24,13 +24,12 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from backprint import errors
 from backprint.cli.options import (
     ALLOW,
     COUNTS,
@@ -82,7 +81,7 @@ from backprint.graph.verdicts import (
     verdict_text,
 )
 from backprint.sample.place import check_place, settle
-from backprint.tools.jobs.apart import run_apart, write_answer
+from backprint.tools.jobs.apart import result_of, run_apart, write_result
 from backprint.tools.jobs.task import TREE_NAMES, Task, stage
 from backprint.tools.jobs.verbs import load_only
 
@@ -190,11 +189,11 @@ def what_exists(output: Path) -> str:
 @dataclass(frozen=True, slots=True)
 class CaptureReport:
     """The result of a capture: the lines to print, the exit code, and for `--layout graphnet` the folder of the sample
-    in each tree, by the tree's name."""
+    in each tree, with the tree's name first."""
 
     lines: tuple[str, ...]
     code: int = 0
-    trees: Mapping[str, str] = field(default_factory=dict)
+    trees: tuple[tuple[str, str], ...] = ()
 
 
 # ---- A sample, in a process of its own
@@ -228,13 +227,11 @@ def capture_sample_apart(
             keep_beside=existing_parent,
         )
         with contextlib.closing(answers) as results:  # type: ignore[type-var]  # a generator, which closes its workers
-            answer = next(results)
-            if answer.content is None or answer.folder is None:  # the process has ended without an answer
+            answer = result_of(next(results), CaptureReport)
+            if answer.folder is None:  # the process has ended without an answer
                 is_disk_full = answer.ended.startswith("disk full")
                 raise (PlaceError if is_disk_full else CaptureError)(f"{target}: {answer.ended}; nothing was written")
-            if "error" in answer.content:  # by its name: JSON has no exceptions
-                raise getattr(errors, answer.content["error"])(answer.content["said"])
-            report = CaptureReport(**answer.content)
+            report: CaptureReport = answer.content
             put_in_place(report, answer.folder, output, options["overwrite"])
     except OSError as error:
         raise PlaceError(f"{output}: the sample could not be written: {error}") from error
@@ -255,10 +252,10 @@ def put_in_place(report: CaptureReport, folder: Path, output: Path, overwrite: b
         output.parent.mkdir(parents=True, exist_ok=True)
         settle(folder / MADE, output)  # what was there is removed
     # In all trees, also in one that is not written this time: its sample would be of another capture.
-    for place in report.trees.values() if overwrite else ():
+    for _, place in report.trees if overwrite else ():
         for old in TREE_NAMES:
             shutil.rmtree(output / old / place, ignore_errors=True)
-    for tree, place in report.trees.items():
+    for tree, place in report.trees:
         if (output / tree / place).exists():
             raise UsageError(f"{output / tree / place} exists already: pass --overwrite, or choose another place")
         (output / tree / place).parent.mkdir(parents=True, exist_ok=True)
@@ -276,15 +273,17 @@ def capture_in_own_process(task: Task, options: Mapping[str, Any], staging: Path
     sys.path.insert(0, own_options.pop("here"))  # where the command was called: a loss may import from there
     output = Path(own_options.pop("output"))
     staging.mkdir(exist_ok=True)
-    try:
+
+    def report() -> dict[str, Any]:
         # A stage begins inside of the one before it: `capture_and_save` says where each begins, and not where it ends.
         with contextlib.ExitStack() as stages:
-            report = capture_and_save(
-                task.folder, staging / MADE, output, own_options, lambda name: stages.enter_context(stage(name))
+            return asdict(
+                capture_and_save(
+                    task.folder, staging / MADE, output, own_options, lambda name: stages.enter_context(stage(name))
+                )
             )
-    except BackprintError as error:
-        return write_answer(staging, {"error": type(error).__name__, "said": str(error)})
-    return write_answer(staging, asdict(report))
+
+    return write_result(staging, report)
 
 
 capture_in_own_process.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
@@ -516,7 +515,7 @@ def write_graphnet_trees(
     else:
         lines = [f"{capture.name}: {verdict.verdict} {verdict.detail}".rstrip()]
         lines += [f"{tree:14} {folder}" for tree, folder in final_places.items()]
-    return CaptureReport(tuple(lines), 0 if folders else 1, paths_in_trees)
+    return CaptureReport(tuple(lines), 0 if folders else 1, tuple(paths_in_trees.items()))
 
 
 def in_eval(program: Any, options: dict[str, Any]) -> Any:

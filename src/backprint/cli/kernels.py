@@ -11,10 +11,10 @@ comparison with eager (`check()`). `carry_out` executes a run over samples, and 
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,37 +195,45 @@ def lower_command(
     else:
         written = _write_lowered(lower_factory(target, lengths, gpu), check)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(written.pop("source"), encoding="utf-8")
+    out.write_text(written.source, encoding="utf-8")
     if as_json:
-        echo(json.dumps({"file": str(out), **written}))
+        row = {"explained": written.explained, "compared": written.compared, "ok": written.ok}
+        echo(json.dumps({"file": str(out), **row}))
     else:
-        echo("\n".join(filter(None, (f"{out}: {written['explained']}", written["compared"]))), lines=True)
-    if written["ok"] is False:
+        echo("\n".join(filter(None, (f"{out}: {written.explained}", written.compared))), lines=True)
+    if written.ok is False:
         raise SystemExit(1)
 
 
-def _write_lowered(lowered: Lowered, check: bool) -> dict[str, Any]:
-    """Return as plain values the text of a file of kernels (`source`), what is said of it (`explained`), and how it
-    compares with eager if `check` says to run it: as text (`compared`) and whether it is equal (`ok`, else None)."""
-    comparison = lowered.check() if check else None
-    return {
-        "source": lowered.source,
-        "explained": lowered.explain(),
-        "compared": "" if comparison is None else str(comparison),
-        "ok": None if comparison is None else comparison.ok,
-    }
+@dataclass(frozen=True, slots=True)
+class _WrittenKernels:
+    """The text of a file of kernels, what is said of it (`explained`), and how it compares with eager if it was run: as
+    text, and whether it is equal (`ok`, else None)."""
+
+    source: str
+    explained: str
+    compared: str = ""
+    ok: bool | None = None
 
 
-def _of_sample(place: Path, options: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+def _write_lowered(lowered: Lowered, check: bool) -> _WrittenKernels:
+    """Return the text of a file of kernels, compared with eager if `check` says to run it."""
+    written = _WrittenKernels(lowered.source, lowered.explain())
+    if not check:
+        return written
+    comparison = lowered.check()
+    return replace(written, compared=str(comparison), ok=comparison.ok)
+
+
+def _of_sample(place: Path, options: Mapping[str, Any], timeout: float) -> _WrittenKernels:
     """Lower a sample in a process of its own, and return what `_write_lowered` returns there; raise what was raised
     there, or if the process ended without an answer."""
-    answer = ask(
-        "backprint.cli.kernels:lower_in_own_process", place, {**options, "allow": list(options["allow"])}, timeout
-    )
-    if answer.content is None:
+    sent = {**options, "allow": list(options["allow"])}
+    answer = ask("backprint.cli.kernels:lower_in_own_process", place, sent, timeout, _WrittenKernels)
+    if answer.ended:
         raise ReplayError(f"{place} could not be lowered: {answer.ended}")
-    result: dict[str, Any] = answer.content["result"]
-    return result
+    written: _WrittenKernels = answer.content
+    return written
 
 
 def lower_in_own_process(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
@@ -234,7 +242,8 @@ def lower_in_own_process(task: Task, options: Mapping[str, Any], staging: Path) 
     from backprint.tools.kernels import lower
 
     def result() -> dict[str, Any]:
-        return _write_lowered(lower(load(task.path, allow=options["allow"]), target=options["gpu"]), options["check"])
+        lowered = lower(load(task.path, allow=options["allow"]), target=options["gpu"])
+        return asdict(_write_lowered(lowered, options["check"]))
 
     return write_result(staging, result)
 
@@ -327,7 +336,7 @@ def make_command(
             target, out, part=part, name=name, allow=allow, overwrite=overwrite, measure=measure, **options
         )
     if as_json:
-        echo(json.dumps({"task": str(out), **dataclasses.asdict(task)}))
+        echo(json.dumps({"task": str(out), **asdict(task)}))
         return
     sizes = ", at other sizes too" if task.sized else ""
     echo(f"{out}: {task.name}: {len(task.inputs)} inputs, {len(task.outputs)} results{sizes}")

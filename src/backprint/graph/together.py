@@ -17,16 +17,15 @@ from backprint.graph.nouns import Guard
 
 
 def names_together(names: Sequence[str]) -> str:
-    """Return names that differ in numbers as one: `layers.{0..3}.mlp`, `layers.{0,2}.mlp`. Where braces would stand for
-    other names too, return the first and the last: `layers.0.mlp, … norm`. The texts around the numbers are those of
-    the first name."""
+    """Return names that differ in numbers alone as one: `layers.{0..3}.mlp`, `layers.{0,2}.mlp`. Of names that differ
+    in more, or where braces would stand for other names too, return the first and the last: `layers.0.mlp, … norm`."""
     names = list(dict.fromkeys(names))
     if len(names) == 1:
         return names[0]
-    texts, _ = split_numbers_of_text(names[0])
-    rows = [numbers for _, numbers in map(split_numbers_of_text, names)]
-    if len({len(row) for row in rows}) > 1:  # names with more numbers than others
+    texts_of_names, rows = zip(*map(split_numbers_of_text, names), strict=True)
+    if len(set(texts_of_names)) > 1:
         return f"{names[0]}, … {names[-1]}"
+    texts = texts_of_names[0]
     columns = [tuple(dict.fromkeys(column)) for column in zip(*rows, strict=True)]  # the numbers at each place
     # Braces stand for every combination of their numbers, of which some may be missing here.
     if prod(map(len, columns)) != len(names):

@@ -97,9 +97,16 @@ def _mean_and_std(values: Tensor, norm: float) -> tuple[float, float]:
     mean = float(values.sum()) / count
     square = norm * norm / count
     spread = square - mean * mean
-    # Of the difference of two squares, two digits are lost where it is a hundredth of them, and nothing is left where
-    # they overflow: a second pass over the numbers.
-    if not math.isfinite(spread) or spread < square / 100:
+    if not math.isfinite(spread):  # the sum or a square overflows, that of 1e20 in float32: as parts of the largest
+        largest = float(values.abs().amax())
+        parts = values / largest
+        mean = float(parts.sum()) / count
+        deviation = float(torch.linalg.vector_norm(parts - mean)) / math.sqrt(count)
+        # No mean or deviation is above the largest, but by rounding.
+        return max(-1.0, min(mean, 1.0)) * largest, min(deviation, 1.0) * largest
+    # Of the difference of two squares, two digits are lost where it is a hundredth of them: a second pass over the
+    # numbers.
+    if spread < square / 100:
         return mean, float(torch.linalg.vector_norm(values - mean)) / math.sqrt(count)
     return mean, math.sqrt(spread)
 

@@ -61,10 +61,11 @@ class BenchChange:
 
     @property
     def cell(self) -> BenchCell:
-        """The old cell, or the new one where there is no old one."""
-        if self.old is None and self.new is None:
+        """The old cell, or the new one where there is no old one, or one that stands for all graphs (`cell_of`)."""
+        cells = [cell for cell in (self.old, self.new) if cell is not None]
+        if not cells:
             raise UsageError("a BenchChange has an old cell, a new one, or both")
-        return self.old or self.new  # type: ignore[return-value]  # one of the two is there
+        return next((cell for cell in cells if cell.graph), cells[0])
 
     @property
     def regression(self) -> bool:
@@ -95,7 +96,7 @@ def compare_runs(old: BenchRun, new: BenchRun, *, threshold: float = 0.05) -> Be
     if not 0 < threshold < math.inf:
         raise UsageError(f"threshold={threshold!r} must be a number above 0: 0.05 is 5%")
     before, after = _cells_by_key(old), _cells_by_key(new)
-    changes = [change_of(key, before, after, threshold) for key in sorted(before.keys() | after.keys())]
+    changes = [change_of(key, before, after, threshold) for key in _compared_keys(before, after)]
     if not any(change.old and change.new for change in changes):
         raise UsageError(
             f"{old.place} and {new.place} have no cell in common, so nothing is compared: "
@@ -115,16 +116,32 @@ def _contents_text(run: BenchRun) -> str:
     return f"{len(run.cells):,} cells of {names}"
 
 
+def _compared_keys(before: Mapping[Key, BenchCell], after: Mapping[Key, BenchCell]) -> list[Key]:
+    """Return the keys of the cells of two runs, in order. The cell of a process that ended before any graph is left out
+    where the other run has graphs, for which it stands (`cell_of`)."""
+    graphs_of_runs = [{(sample, compiler) for sample, graph, compiler in run if graph} for run in (before, after)]
+    keys = {
+        (sample, graph, compiler)
+        for run, graphs_of_other in zip((before, after), reversed(graphs_of_runs), strict=True)
+        for (sample, graph, compiler), cell in run.items()
+        if graph or cell.outcome not in STOPPED or (sample, compiler) not in graphs_of_other
+    }
+    return sorted(keys)
+
+
+def cell_of(cells: Mapping[Key, BenchCell], key: Key) -> BenchCell | None:
+    """Return a run's cell; where it has none, that of a process that ended before any graph of the sample
+    (`runs.cells_of`), which stands for all of them; else None."""
+    sample, _, compiler = key
+    ended = cells.get((sample, "", compiler))
+    return cells.get(key) or (ended if ended and ended.outcome in STOPPED else None)
+
+
 def change_of(
     key: Key, before: Mapping[Key, BenchCell], after: Mapping[Key, BenchCell], threshold: float
 ) -> BenchChange:
-    """Return the change of one cell. In the new run, a process that ended before any graph counts for all graphs of its
-    sample."""
-    sample, _, compiler = key
-    old, new = before.get(key), after.get(key)
-    if new is None:
-        stopped = after.get((sample, "", compiler))  # the cell of a process that ended early (`runs.cells_of`)
-        new = stopped if stopped and stopped.outcome in STOPPED else None
+    """Return the change of one cell."""
+    old, new = cell_of(before, key), cell_of(after, key)
     if old is None or new is None:
         return BenchChange("missing" if new is None else "new", old, new)
     kind = _outcome_change(old, new) or _derivative_change(old, new)

@@ -111,7 +111,7 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
     source, ids = common_source(plan.sources, "bench")
     names = plan.out / LISTED if ids else None
     with create_writable(plan.out):
-        _begin_meta(plan, compilers, [os.fspath(source), *ids], restart)
+        _begin_meta(plan, compilers, [os.fspath(source), *ids], restart, place.jobs)
         if names is not None:
             names.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
     watcher_of, gpus = across(watch, len(compilers)), gpu_option()
@@ -200,9 +200,10 @@ def folder_of(compiler: str) -> str:
 # ------------------------------------------------------------------ what is kept of the run as a whole
 
 
-def _begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[str], restart: bool) -> None:
-    """Write `bench.json`; for a resumed run, add its compilers to those of the file that is there. Raise UsageError if
-    that file has other sources, options or versions of a compiler, or if the folder has other content."""
+def _begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[str], restart: bool, jobs: int) -> None:
+    """Write `bench.json`; for a resumed run, add its compilers to those of the file that is there, and keep the larger
+    number of jobs, which is no option: it may be another one. Raise UsageError if that file has other sources, options
+    or versions of a compiler, or if the folder has other content."""
     place, facts = plan.out, {"sources": sources, "options": plan.options}
     rows = [
         {"name": compiler.name, "folder": folder_of(compiler.name), "versions": versions_of(compiler)}
@@ -217,13 +218,14 @@ def _begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[st
         for row in rows:
             _refuse_other_versions(place, row, known["compilers"])
         old = [row for row in known["compilers"] if row["name"] not in {new["name"] for new in rows}]
-        _note_meta(place, {"compilers": [*old, *rows], "finished": None})
+        most_jobs = max(jobs, known.get("jobs", 1))
+        _note_meta(place, {"compilers": [*old, *rows], "jobs": most_jobs, "finished": None})
         return
     if not (place / META).exists() and place.is_dir() and any(place.iterdir()):
         raise UsageError(f"{place} exists, and is not the folder of a bench run: choose another")
     place.mkdir(parents=True, exist_ok=True)
     new = {"format": FORMAT, "backprint": __version__, "started": time.time(), "finished": None, "compilers": rows}
-    _put_meta(place, {**new, **facts, "torch": importlib.metadata.version("torch"), "machine": machine()})
+    _put_meta(place, {**new, "jobs": jobs, **facts, "torch": importlib.metadata.version("torch"), "machine": machine()})
 
 
 def _refuse_other_versions(place: Path, row: Mapping[str, Any], earlier_rows: Sequence[Mapping[str, Any]]) -> None:

@@ -353,7 +353,7 @@ def _load_text(run: BenchRun) -> str:
     loads = [cell.load for cell in run.cells if cell.load is not None]
     if not loads:
         return ""
-    own_load = int(run.options.get("jobs") or 1) * int(run.options.get("threads") or 1)
+    own_load = run.jobs * int(run.options.get("threads") or 1)
     usual_load = own_load + max(MORE_LOAD, (run.machine.get("cores") or 1) / 4)
     busy = sum(load > usual_load for load in loads)
     high_text = (

@@ -70,6 +70,8 @@ class BenchRun:
     machine: Mapping[str, Any]
     compilers: tuple[_BenchCompiler, ...]
     cells: tuple[BenchCell, ...]
+    jobs: int = 1
+    """How many samples were worked on at a time, at most."""
     unfinished: int = 0
     """How many samples are not done, counted for each compiler."""
 
@@ -105,6 +107,7 @@ def read_run(path: Path | str) -> BenchRun:
             machine=dict(meta.get("machine") or {}),
             compilers=compilers,
             cells=with_operator_counts([cell for cells, _ in cells_and_unfinished for cell in cells]),
+            jobs=int(meta.get("jobs", 1)),
             unfinished=sum(count for _, count in cells_and_unfinished),
         )
     # What values of another type raise, which a damaged file may have where the code above takes lists and texts.

@@ -23,7 +23,8 @@ from typing import Any
 from backprint import errors
 from backprint.child.child import Child, line_of, start_interpreter
 from backprint.child.limits import cores, limited, limits_of
-from backprint.errors import BackprintError
+from backprint.common.files import from_plain, read_json
+from backprint.errors import BackprintError, SampleError, SeveralError
 from backprint.tools.jobs.ledger import row_or_failure
 from backprint.tools.jobs.pool import Pool, TaskOutcome
 from backprint.tools.jobs.task import Task, failure, failure_of
@@ -31,8 +32,12 @@ from backprint.tools.jobs.task import Task, failure, failure_of
 ANSWER = "answer.json"
 """The file with the answer, in a sample's staging folder."""
 
-MOST = 64 << 20
-"""The largest answer that is read, in bytes."""
+ERRORS: Mapping[str, type[BackprintError]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, BackprintError) and kind is not SeveralError
+}
+"""The errors that an answer may name, which are made of a message alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +103,20 @@ def outcome_of(pool: Pool, task: Task, on_stage: Callable[[str], None]) -> TaskO
                     on_stage(event.stage)
         if outcome.row.get("cause") != "worker lost" or tries == 2:
             return outcome
+        pool.done(outcome)
         time.sleep(0.1)
 
 
 def answer_of(place: Path, row: Mapping[str, Any], folder: Path | None) -> Answer:
-    """Return the answer that the sample's process wrote into a folder, or why it wrote none, by its row."""
+    """Return the answer that the sample's process wrote into a folder, or why there is none: by its row, or because the
+    file, which the sample's own code could write, cannot be read."""
     file = folder / ANSWER if folder is not None else None
     if row.get("cause") or file is None or not file.is_file():
         return Answer(place, ended=": ".join(filter(None, (row.get("cause") or "no answer", row.get("detail")))))
-    if file.stat().st_size > MOST:
-        return Answer(place, ended=f"its answer has {file.stat().st_size:,} bytes; at most {MOST:,} are read")
-    return Answer(place, json.loads(file.read_text("utf-8")), folder=folder)
+    try:
+        return Answer(place, read_json(file), folder=folder)
+    except SampleError as error:
+        return Answer(place, ended=f"its answer cannot be read: {error}")
 
 
 def write_answer(staging: Path, content: Any) -> dict[str, Any]:
@@ -118,21 +126,39 @@ def write_answer(staging: Path, content: Any) -> dict[str, Any]:
     return {"verdict": "unproven"}  # a row must have one; `run_apart` reads the answer instead
 
 
-def ask(function: str, place: Path, options: Mapping[str, Any], timeout: float) -> Answer:
-    """Run a function that ends with `write_result` on one sample, and return its answer; raise what it raised."""
+def ask(function: str, place: Path, options: Mapping[str, Any], timeout: float, kind: Any) -> Answer:
+    """Run a function that ends with `write_result` on one sample, and return its answer, whose content is a value of
+    the type `kind` (`result_of`); raise what it raised."""
     [answer] = run_apart(function, [place], options, (timeout, None), on_sample=lambda place: None)
-    if answer.content is not None and "error" in answer.content:
-        raise getattr(errors, answer.content["error"])(answer.content["said"])
-    return answer
+    return result_of(answer, kind)
+
+
+def result_of(answer: Answer, kind: Any) -> Answer:
+    """Return an answer with what `write_result` wrote as a value of the type `kind`, as `from_plain` makes it; raise
+    the error that it wrote. Any other content, which the sample's own code could write, is no answer: it says so."""
+    match answer.content:
+        case _ if answer.ended:
+            return answer
+        case {"error": str(name), "said": str(said)} if name in ERRORS:
+            raise ERRORS[name](said)
+        case {"result": result}:
+            try:
+                return replace(answer, content=from_plain(kind, result, "the result"))
+            except ValueError as error:
+                return Answer(answer.place, ended=f"{NO_ANSWER}: {error}")
+    return Answer(answer.place, ended=f"{NO_ANSWER}: it has neither a result nor an error of Backprint with its text")
+
+
+NO_ANSWER = "its process wrote what is no answer"
 
 
 def write_result(staging: Path, make: Callable[[], Any]) -> dict[str, Any]:
     """Call a function, and write what it returns as the answer, or the BackprintError that it raises, by the name of
-    the nearest class in `errors`, which `ask` raises; return the row."""
+    the nearest class in ERRORS, which `result_of` raises; return the row."""
     try:
         content = {"result": make()}
     except BackprintError as error:
-        name = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+        name = next(kind.__name__ for kind in type(error).__mro__ if ERRORS.get(kind.__name__) is kind)
         content = {"error": name, "said": str(error)}
     return write_answer(staging, content)
 

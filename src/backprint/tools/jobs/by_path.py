@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from backprint import api
-from backprint.common.files import from_plain
 from backprint.common.formats import BACKPRINT, format_of
 from backprint.common.text import check_sequence
 from backprint.common.words import DrawWord, MeasuredPowerWord
@@ -55,10 +54,10 @@ def verify(
     if trace is not False:
         raise UsageError("trace= is for a Capture: load the sample first, bp.verify(bp.load(path), trace=...)")
     options = {"draws": None if draws is None else list(draws), "derivative": derivative}
-    answer = answer_of("verify", capture, options, allow, timeout)
-    if answer.content is None:
+    answer = answer_of("verify", capture, options, allow, timeout, tuple[Verdict, ...])
+    if answer.ended:
         return Verdicts([Verdict("failed", answer.place.name, answer.ended)])
-    return Verdicts(from_plain(Verdict, row) for row in answer.content["result"])
+    return Verdicts(answer.content)
 
 
 def power(
@@ -79,10 +78,11 @@ def power(
     if not isinstance(capture, (str, os.PathLike)):
         return api.power(capture, power, seconds=seconds, count=count)
     options = {"power": power, "seconds": seconds, "count": count}
-    answer = answer_of("power", capture, options, allow, timeout)
-    if answer.content is None:
+    answer = answer_of("power", capture, options, allow, timeout, Power)
+    if answer.ended:
         raise ReplayError(f"{answer.place} did not run to its end, so nothing is known of its power: {answer.ended}")
-    return from_plain(Power, answer.content["result"])
+    measured: Power = answer.content
+    return measured
 
 
 @with_frames_of_program
@@ -115,26 +115,29 @@ def derivative(
     allow, timeout = kwargs.pop("allow", ()), kwargs.pop("timeout", 600.0)
     if args or kwargs:
         raise UsageError(f"{target}: a sample brings its own inputs: pass none to bp.derivative")
-    answer = answer_of("derivative", target, {"meant": list(meant), "hostile": hostile}, allow, timeout)
-    if answer.content is None:
+    options = {"meant": list(meant), "hostile": hostile}
+    answer = answer_of("derivative", target, options, allow, timeout, tuple[Derivative, ...])
+    if answer.ended:
         return Derivatives([Derivative(CANNOT_TELL, answer.place.name, answer.ended)])
-    return Derivatives(from_plain(Derivative, row) for row in answer.content["result"])
+    return Derivatives(answer.content)
 
 
 # ---- The process of the sample
 
 
-def answer_of(verb: str, path: Place, options: Mapping[str, Any], allow: Sequence[str], timeout: float) -> Answer:
+def answer_of(
+    verb: str, path: Place, options: Mapping[str, Any], allow: Sequence[str], timeout: float, kind: Any
+) -> Answer:
     """Run a verb (`verify`, `power` or `derivative`) on the sample at a path, in a process of its own, for `timeout`
-    seconds at most, and return its answer; raise what it raises there. An Answer has plain data in `content`, or None
-    and how the process `ended`."""
+    seconds at most, and return its answer; raise what it raises there. An Answer has a value of the type `kind` in
+    `content`, or says how the process `ended`."""
     calls.check_load(path)
     check_sequence("allow", allow)
     place = Path(path)
     if format_of(place) in (None, BACKPRINT):  # None: no sample, as `load` says
         api.load(place, allow)  # so that what is wrong with its metadata is said at once; it runs nothing
     sent = {"verb": verb, "allow": list(allow), "options": dict(options)}
-    return ask("backprint.tools.jobs.by_path:run_and_answer", place, sent, timeout)
+    return ask("backprint.tools.jobs.by_path:run_and_answer", place, sent, timeout, kind)
 
 
 def run_and_answer(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:

@@ -82,12 +82,14 @@ class Turns:
         the module's docstring)."""
         fcntl.flock(self.work, fcntl.LOCK_UN)
         self.clock.begin_wait()
-        fcntl.flock(self.gate, fcntl.LOCK_EX)
         try:
-            fcntl.flock(self.work, kind)
+            fcntl.flock(self.gate, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(self.work, kind)
+            finally:
+                fcntl.flock(self.gate, fcntl.LOCK_UN)
         finally:
-            fcntl.flock(self.gate, fcntl.LOCK_UN)
-        self.clock.end_wait()
+            self.clock.end_wait()
 
 
 def turns_folder(below: Path) -> Path:

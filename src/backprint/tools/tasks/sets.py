@@ -17,12 +17,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 from backprint.common.files import read_json, write_file
 from backprint.errors import BackprintError, ReplayError, UsageError
 from backprint.graph.nouns import Capture
-from backprint.tools.jobs.apart import ask, run_apart, write_result
+from backprint.tools.jobs.apart import ask, result_of, run_apart, write_result
 from backprint.tools.jobs.find import samples_in
 from backprint.tools.jobs.task import Task as SampleTask
 from backprint.tools.jobs.verbs import load_only
@@ -82,8 +83,8 @@ def make_apart(
         json.dumps(sent)
     except TypeError as error:
         raise UsageError(f"{sample}: {error}: capture it here with these options, and pass the Capture") from None
-    answer = ask("backprint.tools.tasks.sets:make_in_own_process", sample, sent, TIMEOUT)
-    if answer.content is None:
+    answer = ask("backprint.tools.tasks.sets:make_in_own_process", sample, sent, TIMEOUT, NoneType)
+    if answer.ended:
         raise ReplayError(f"{sample} did not run to its end, so it is no task: {answer.ended}")
     return read_facts(out)
 
@@ -158,8 +159,12 @@ def write_set(
     with contextlib.closing(answers) as ended:  # type: ignore[type-var]  # a generator, which closes its workers
         for answer in ended:
             state, key = _read_state(out), keys[answer.place]
-            if answer.content is None or "error" in answer.content:  # the process ended, or a BackprintError was raised
-                state.skipped[key] = answer.ended or f"{(answer.content or {}).get('said')}"
+            try:
+                why = result_of(answer, NoneType).ended
+            except BackprintError as error:
+                why = str(error)
+            if why:
+                state.skipped[key] = why
                 state.done[key] = 0
                 state.write(source, by)
             if watch is not None:

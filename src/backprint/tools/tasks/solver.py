@@ -160,10 +160,13 @@ class _Solver(Answering):
         self.check_functions()
         return {"results": headers, "tangents": tangents_now, "inputs": inputs_now, "spoiled": spoiled}
 
-    def do_calls(self, sets: Sequence[Any], count: int, wanted: Sequence[int], step: bool) -> Mapping[str, Any]:
-        """Call the solution with several sets of tensors: the first `count` of each are inputs, and those behind them
-        tangents, which are used if `step`. It is a batch that is timed (`tasks/timing`), so nothing is held or looked
-        at in between. The answer has the results of all calls, and then gradients, one call after the other."""
+    def do_calls(
+        self, sets: Sequence[Any], count: int, wanted: Sequence[int], step: bool, differentiable: Sequence[int]
+    ) -> Mapping[str, Any]:
+        """Call the solution with several sets of tensors: the first `count` of each are inputs, and those behind them,
+        if `step`, tangents of the results at the places `differentiable`. It is a batch that is timed (`tasks/timing`),
+        so nothing is held or looked at in between. The answer has the results of all calls, and then gradients, one
+        call after the other."""
         answers: list[Any] = []
         for headers in sets:
             values = read_inputs(self.inputs_memory, headers)
@@ -172,7 +175,9 @@ class _Solver(Answering):
             results = self.call_solution(values[:count], wanted=(), timed=True)
             gradients: list[Any] = []
             if step:
-                gradients = self.differentiate(_SolvedCall(values[:count], results), values[count:], wanted)
+                sent = dict(zip(differentiable, values[count:], strict=True))
+                tangents = [sent.get(place) for place in range(len(results))]
+                gradients = self.differentiate(_SolvedCall(values[:count], results), tangents, wanted)
             answers.append([*(detached(value) for value in results), *(detached(value) for value in gradients)])
         headers, _ = put_results(self.results_memory, [value for answer in answers for value in answer])
         return {"results": headers}
@@ -205,11 +210,11 @@ class _Solver(Answering):
 
     def differentiate(self, solved: _SolvedCall, tangents: Sequence[Any], wanted: Sequence[int]) -> list[Any]:
         """Return the gradients of the wanted inputs, None for one on which no result depends; None for each if no
-        result with a tangent requires grad. An error of the solution is raised as CompilerFailed."""
-        # Not strict: a timed call has tangents of the differentiable results alone.
+        result with a tangent requires grad. `tangents` has one for each result, or None. An error of the solution is
+        raised as CompilerFailed."""
         roots = [
             (result, tangent)
-            for result, tangent in zip(solved.results, tangents, strict=False)
+            for result, tangent in zip(solved.results, tangents, strict=True)
             if tangent is not None and isinstance(result, Tensor) and result.requires_grad
         ]
         if not roots:

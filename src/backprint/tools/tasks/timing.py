@@ -303,6 +303,7 @@ class Rounds:
         self.allowed = allowed
         self.seconds: list[list[float]] = [[] for _ in processes]
         self.wanted = [place for place, port in enumerate(program.inputs) if port.name in program.wanted]
+        self.differentiable = [place for place, (name, _) in enumerate(program.outputs) if name in program.tangents]
         # `base` are the inputs from which those of all calls are made, and `results` the reference's for them, of which
         # shapes and dtypes are used. 1000: a draw that no comparison of the judge has.
         self.base = list(fresh_values(program, seed + 1000).values())
@@ -394,7 +395,8 @@ class Rounds:
         headers = list(put_inputs(process.inputs_memory, flat))
         length = len(batch.sets[0])
         sets = [headers[first : first + length] for first in range(0, len(headers), length)]
-        calls: dict[str, Any] = dict(count=len(self.program.inputs), wanted=self.wanted, step=self.step)
+        calls: dict[str, Any] = dict(count=len(self.program.inputs), wanted=self.wanted)
+        calls |= dict(step=self.step, differentiable=self.differentiable)
         try:
             answer = process.request("calls", sets=sets, **calls)
         except CompilerFailed as error:

@@ -248,7 +248,7 @@ def _compared_results(program: TaskProgram, expected: Expected, others: Sequence
 
     def results_of(run: Forward | None) -> dict[str, Tensor | None]:
         """Return the results and gradients of one run, by their names in a task; none of one that was not made."""
-        gradients = reference_gradients(run, tangents) or {}
+        gradients = reference_gradients(run, tangents)
         results: dict[str, Tensor | None] = {}
         if run is not None:
             results |= {label_of(name): value.detach() for name, value in run.outputs.items()}
