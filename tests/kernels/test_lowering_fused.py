@@ -270,6 +270,8 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "a value": (lambda x: x.sin() if x.sum() > 0 else x, (torch.ones(3, requires_grad=True),), r"depends on gt"),
     "a mask": (lambda x: x[x > 0].sin(), (torch.randn(5, 5, requires_grad=True),), r"depends on a value, .*shape"),
     "no size": (softmax, lambda n: (draw(3, 4),), r"no argument has a size that changes"),
+    "no tensor": (lambda: torch.arange(4.0).sin(), (), r"takes no tensor, .*: pass what it makes to it"),
+    "a free stride": (softmax, lambda n: torch.randn(n, 9)[:, :3], r"strides \(s0, 1\), .*: pass it contiguous"),
 }
 
 
@@ -278,6 +280,12 @@ def test_what_kernels_cannot_be_is_refused_by_name(name: str) -> None:
     function, inputs, why = REFUSED[name]
     with pytest.raises(RefusedError, match=why):
         bp.lower(function, inputs)
+
+
+def test_a_free_size_may_be_a_stride() -> None:
+    lowered = bp.lower(softmax, lambda n: torch.randn(3, n).t().requires_grad_(), (6, 8))
+    assert "x = laid(x, (1, n,))" in lowered.source
+    assert lowered.check((1, 5)).ok
 
 
 def test_a_tensor_that_is_returned_twice_has_two_tangents() -> None:
@@ -315,6 +323,21 @@ def test_names_of_a_file_are_left_to_it() -> None:
     assert "def laid_(n_1, device_):" in lowered.source, "n is the free size"
     assert "n = n_1.shape[0]" in lowered.source
     assert "def laid(tensor, stride):" in lowered.source
+
+
+def test_results_do_not_take_the_names_of_inputs_or_of_each_other() -> None:
+    def transposed(output: Tensor, w: Tensor) -> Tensor:
+        return (torch.sin(output) * w).t()[:, :]
+
+    lowered = bp.lower(transposed, (draw(5, 6), draw(6)))
+    assert "output_1 = transposed_forward(output, w)" in lowered.source, "the backward reads the input"
+    assert lowered.check().ok
+
+    def twice(x: Tensor) -> dict[str, Tensor]:
+        sine = x.sin()
+        return {"a": sine, "b": sine, "b_again": x.cos()}
+
+    assert bp.lower(twice, draw(5, 6)).check().ok
 
 
 def test_wrong_calls() -> None:

@@ -137,6 +137,21 @@ def test_halves_are_rounded_where_they_are_kept() -> None:
     assert "tl.load(x_ptr + at, mask).to(tl.float32)" in lowered.source
 
 
+@needs_triton
+def test_a_cast_from_one_half_to_the_other_rounds() -> None:
+    def through_bfloat16(x: Tensor) -> Tensor:
+        v, out = torch.zeros_like(x[0]), []
+        for t in range(x.shape[0]):
+            v = v * 0.5 + x[t].to(torch.bfloat16).to(torch.float16)
+            out.append(v)
+        return torch.stack(out)
+
+    lowered = bp.lower(through_bfloat16, lambda T: sequence(T).detach().half().requires_grad_(), lengths=(6, 7, 8))
+    assert "x_t.to(tl.bfloat16).to(tl.float32).to(tl.float16).to(tl.float32)" in lowered.source
+    comparison = lowered.check((1,))
+    assert comparison.ok, comparison
+
+
 def test_one_step_that_is_another_program_has_kernels_of_its_own() -> None:
     lowered = lowered_program("gru")
     assert [kernel.name for kernel in kernels_of(lowered)] == [
@@ -185,6 +200,20 @@ def test_names_of_inputs_that_the_file_has_for_itself() -> None:
     assert len(set(written) | set(lowered.parts.inputs) | set(lowered.parts.outputs)) == 9
 
 
+@needs_triton
+def test_inputs_may_have_names_of_python() -> None:
+    def program(x: Tensor, name: Tensor, any: Tensor) -> Tensor:
+        h, out = torch.zeros_like(x[0]), []
+        for t in range(x.shape[0]):
+            h = h * name + x[t] * any[t]
+            out.append(h)
+        return torch.stack(out)
+
+    lowered = bp.lower(program, lambda T: (sequence(T), torch.rand(33), torch.rand(T, *STATE)), lengths=(6, 7, 8))
+    comparison = lowered.check((7,))
+    assert comparison.ok, comparison
+
+
 def test_a_value_that_the_program_reads_is_refused() -> None:
     def program(x: Tensor, flag: Tensor) -> Tensor:
         v, out = torch.zeros_like(x[0]), []
@@ -203,6 +232,19 @@ def test_explain_says_what_is_one_kernel(plif: bp.types.LoweredLoop) -> None:
     assert "reads w, x; writes kept_v, output" in text
     assert "sums of grad_w: over t in registers, then over elements by torch" in text
     assert repr(plif) == "LoweredLoop(plif: forward and backward, 1 to 64 steps; print(lowered.explain()))"
+
+
+def test_explain_says_which_steps_are_outside_of_the_loop() -> None:
+    def other_at_the_ends(x: Tensor) -> Tensor:
+        x, steps = x.detach(), x.shape[0]
+        v, out = torch.zeros_like(x[0]), []
+        for t in range(steps):
+            v = v * 0.5 + (x[t].tanh() if 1 < t < steps - 1 else x[t].sin())
+            out.append(v)
+        return torch.stack(out)
+
+    lowered = bp.lower(other_at_the_ends, sequence, lengths=(8, 9, 10))
+    assert "steps outside of the loop, of other programs: the first 2, the last\n" in lowered.explain()
 
 
 # ------------------------------------------------------------------ what is refused
@@ -424,6 +466,19 @@ def test_a_wrong_call_is_a_usage_error(lengths: tuple[int, ...], sums: str) -> N
 
 
 @needs_triton
+def test_a_sum_of_no_steps_is_zero() -> None:
+    def with_no_steps(x: Tensor) -> Tensor:
+        v, out = x[:0].sum(0), []
+        for t in range(x.shape[0]):
+            v = v * 0.5 + x[t]
+            out.append(v)
+        return torch.stack(out)
+
+    comparison = bp.lower(with_no_steps, sequence, lengths=(6, 7, 8)).check((1, 7))
+    assert comparison.ok, comparison
+
+
+@needs_triton
 def test_it_is_right_at_lengths_that_were_not_captured() -> None:
     comparison = lowered_program("lif").check((1, 2, 7, 64))
     assert comparison.ok, comparison
@@ -493,6 +548,21 @@ def test_a_file_compares_its_kernels_with_loops_of_pytorch(plif: bp.types.Lowere
     wrong = kernels.replace("tl.store(grad_x_ptr + at, grad_x_t", "tl.store(grad_x_ptr + at, grad_x_t + 1e-3")
     (tmp_path / "wrong.py").write_text(wrong + mark + rest)
     assert "AssertionError: grad_x differs in" in run_alone(tmp_path / "wrong.py").stderr
+
+
+@needs_triton
+def test_a_file_compares_steps_that_its_loop_takes(tmp_path: Path) -> None:
+    def other_below_three(x: Tensor) -> Tensor:
+        v, out = torch.zeros_like(x[0]), []
+        for t in range(x.shape[0]):
+            v = v * 0.5 + x[t] if x.shape[0] > 2 else v - x[t].sin()
+            out.append(v)
+        return torch.stack(out)
+
+    lowered = bp.lower(other_below_three, sequence, lengths=(16, 17, 18))
+    assert lowered.least == 16
+    done = run_alone(lowered.save(tmp_path / "kernels.py"))
+    assert done.stdout == "right: 16 steps of (5, 33)\n", done.stderr
 
 
 MEMORIES = """

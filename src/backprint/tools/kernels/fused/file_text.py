@@ -32,7 +32,7 @@ from backprint.tools.kernels.alone import (
 )
 from backprint.tools.kernels.alone_file import template
 from backprint.tools.kernels.fused.kernel_text import FusedKernel, FusedText, break_lines
-from backprint.tools.kernels.fused.nouns import CodePort, Direction
+from backprint.tools.kernels.fused.nouns import CodePort, Direction, unique
 from backprint.tools.kernels.fused.wrapper_text import evaluate_size
 from backprint.tools.kernels.loops.nouns import INPUTS
 
@@ -226,16 +226,17 @@ def first_names(results: Iterable[tuple[str, str]]) -> str:
 
 
 def function_results(file: FusedFile, direction: Direction) -> list[tuple[str, str]]:
-    """Return the results of a direction's function, name and expression: each once, and none that is an input."""
+    """Return the results of a direction's function, name and expression: each once, and none that is an input. No name
+    is that of an input, whose value is read after the call."""
     values = file.texts[direction.name].results
     input_names = {port.name for port in direction.inputs}
+    names_taken = input_names | {port.name for port in file.inputs} | {*file.symbols}
     expressions: dict[str, str] = {}
     for port, value in zip(direction.outputs, values, strict=True):
         if value not in input_names and value not in expressions.values() and value != "None":
             # a variable's own name, and that of the port for another expression
-            name = value if re.fullmatch(r"[A-Za-z_]\w*", value) else port.name
-            while name in expressions:
-                name += "_"
+            name = unique(value if re.fullmatch(r"[A-Za-z_]\w*", value) else port.name, names_taken)
+            names_taken.add(name)
             expressions[name] = value
     return list(expressions.items())
 
@@ -266,17 +267,24 @@ def function_text(file: FusedFile) -> str:
     backward, if it has one."""
     names = ", ".join(port.name for port in file.inputs)
     directions = "in kernels of both directions" if file.backward else "in kernels"
+    backward = backward_lines(file, file.backward) if file.backward is not None else []
+    body = [*(f"ctx.{symbol} = {symbol}" for symbol in _symbols_in(file, backward)), *_body_of_forward(file)]
+    body = [*(f"{symbol} = {file.symbols[symbol]}" for symbol in _symbols_in(file, body)), *body]
     lines = [
         f"class {file.class_name}(torch.autograd.Function):",
         f'    """{file.name} {directions}."""',
         "",
         "    @staticmethod",
         f"    def forward(ctx, {names}):",
-        *indent_body(_body_of_forward(file)),
+        *indent_body(body),
     ]
-    if file.backward is not None:
-        lines += ["", *backward_lines(file, file.backward)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *([""] if backward else []), *backward])
+
+
+def _symbols_in(file: FusedFile, lines: Iterable[str]) -> list[str]:
+    """Return the symbolic sizes that lines name, as in the stride of a transposed tensor."""
+    words = {word for line in lines for word in re.findall(r"\w+", line)}
+    return [symbol for symbol in file.symbols if symbol in words]
 
 
 def _body_of_forward(file: FusedFile) -> list[str]:
@@ -326,17 +334,20 @@ def _saving_lines(file: FusedFile) -> list[str]:
 def _returned(file: FusedFile) -> tuple[list[str], list[str]]:
     """Return the variables of the outputs, and the lines that assign those which are not a kernel's result itself."""
     expressions = [result_expression(file, file.forward, port) for port in file.outputs]
+    names_taken = {name for name, _ in function_results(file, file.forward)}
     variables: list[str] = []
     assignments: list[str] = []
     for index, (port, expression) in enumerate(zip(file.outputs, expressions, strict=True)):
         if expression in expressions[:index]:  # returned twice: autograd has one tangent for each tensor
-            variables.append(f"{port.name}_again")
-            assignments.append(f"{port.name}_again = {expression}.clone()")
+            name, value = unique(f"{port.name}_again", names_taken), f"{expression}.clone()"
         elif not expression.isidentifier():  # laid out as in the program; what is kept for the backward stays as it is
-            variables.append(f"{port.name}_laid")
-            assignments.append(f"{port.name}_laid = {expression}")
+            name, value = unique(f"{port.name}_laid", names_taken), expression
         else:
             variables.append(expression)
+            continue
+        names_taken.add(name)
+        variables.append(name)
+        assignments.append(f"{name} = {value}")
     return variables, assignments
 
 
@@ -370,6 +381,7 @@ def backward_lines(file: FusedFile, backward: Direction) -> list[str]:
         for port in file.inputs
     ]
     body.append(f"return {', '.join(gradients)}")
+    body = [*(f"{symbol} = ctx.{symbol}" for symbol in _symbols_in(file, body)), *body]  # the forward reads them
     return [
         "    @staticmethod",
         "    @torch.autograd.function.once_differentiable",

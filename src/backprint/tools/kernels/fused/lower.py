@@ -33,7 +33,7 @@ from backprint.tools.kernels.fused.file_text import FusedFile, file_source
 from backprint.tools.kernels.fused.kernel_text import FusedText, fused_text
 from backprint.tools.kernels.fused.lowered import LoweredGraph
 from backprint.tools.kernels.fused.nouns import RESERVED, Direction, identifier
-from backprint.tools.kernels.fused.wrapper_text import WrapperReader
+from backprint.tools.kernels.fused.wrapper_text import WrapperReader, names_in
 from backprint.tools.kernels.loops.call import call_of
 from backprint.tools.kernels.loops.lower import name_of
 from backprint.tools.kernels.lowered import UNCHECKED_GUARDS, Face
@@ -139,6 +139,8 @@ def lower_capture(
     name = identifier(name or captured.name)  # a file has functions of its own, such as `laid`
     directions, conditions = lower_pair(pair, target_named(target))
     _refuse_mutations(directions[0])
+    if not any(port.is_tensor for port in directions[0].inputs):
+        raise RefusedError(f"{name} takes no tensor, whose device the kernels would run on: pass what it makes to it")
     names_taken = {name, f"{name}_forward", f"{name}_backward", *RESERVED}
     texts: dict[str, FusedText] = {}
     for index, direction in enumerate(directions):  # the forward is first
@@ -243,12 +245,20 @@ def _refuse_returned_inputs(forward: Direction, text: FusedText) -> None:
 
 
 def _symbol_expressions(forward: Direction) -> dict[str, str]:
-    """Return the name of each symbolic size in the file -> where it is read: `x.shape[0]`."""
+    """Return the name of each symbolic size in the file -> where it is read: `x.shape[0]`. Refuse a size that is no
+    dimension of an input, as the stride of a slice."""
     expressions: dict[str, str] = {}
     for port in forward.inputs:
         for dimension, size in enumerate(port.shape):
             if size in forward.symbols.values():
                 expressions.setdefault(size, f"{port.name}.shape[{dimension}]")
+    for port in forward.inputs:
+        unread = names_in((*port.shape, *port.stride)) & {*forward.symbols.values()} - {*expressions}
+        if unread:
+            raise RefusedError(
+                f"{port.port.name} has the shape ({', '.join(port.shape)}) and the strides ({', '.join(port.stride)}), "
+                f"and no dimension is {min(unread)} alone: pass it contiguous, or capture it without symbolic sizes"
+            )
     return expressions
 
 

@@ -265,7 +265,7 @@ class GraphReader:
         values: dict[torch.fx.Node, Any] = {}
         for node in module.graph.nodes:
             if node.op == "placeholder":
-                values[node] = inputs[node.name]
+                values[node] = inputs[node.target]  # its name is another where Python has it, as `any`
             elif node.op == "output":
                 return torch.fx.node.map_arg(node.args[0], lambda key: values[key])
             elif node.op == "get_attr":
@@ -277,7 +277,7 @@ class GraphReader:
                 args = torch.fx.node.map_arg(node.args, lambda key: values[key])
                 kwargs = torch.fx.node.map_arg(node.kwargs, lambda key: values[key])
                 line = (inside or node).meta.get("source")
-                self.elements.source, self.elements.name = line, node.name
+                self.elements.source = line
                 try:
                     target: Any = node.target
                     if target in REWRITTEN:  # an operator that Inductor leaves to ATen, as a function of others
@@ -404,7 +404,7 @@ class GraphReader:
 
             DECOMPOSED[key] = decomposed_call(call, [torch.empty(shape, dtype=dtype) for shape, dtype in specs])
         module = DECOMPOSED[key]
-        names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+        names = [node.target for node in module.graph.nodes if node.op == "placeholder"]
         return self.run(module, dict(zip(names, tensors, strict=True)), node)
 
     def call_on_sums(self, target: Any, args: Any, kwargs: dict[str, Any], meta: torch.Tensor) -> Tensor:
@@ -829,7 +829,7 @@ def sum_elements(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta:
         if dims != [0] or keepdim:
             raise NotPointwise("it sums over time and the state at once: sum over time here, over the state outside")
         by_time = [part for part in reader.with_times(value).by_time if part is not None]  # without zeros
-        total = by_time[0]
+        total = by_time[0] if by_time else reader.elements.constant(0, meta.dtype)
         for part in by_time[1:]:
             total = reader.pointwise(aten.add.Tensor, [total, part], {})
         return Untimed(tuple(meta.shape), total, value.by_row)

@@ -536,8 +536,7 @@ def _compare_lines(parts: FileParts) -> list[str]:
     forward = parts.torch_texts[0]
     arguments = ", ".join(parts.inputs)
     outputs = list(map(shown, parts.outputs))
-    # more steps than any that have kernels of their own, and than 6, the fewest of LENGTHS in `lower`
-    steps = 1 + max([6, *(short.length for short in parts.shorts)])
+    steps = _steps_to_compare(parts)
     lines = [
         f"def compare({', '.join(f'{name}=None' for name in parts.inputs)}, steps={steps}):",
         '    """Raise unless the kernels give what the loops in PyTorch give, to these inputs or to random ones."""',
@@ -559,6 +558,13 @@ def _compare_lines(parts: FileParts) -> list[str]:
     if gradient_by_input:
         lines += _gradient_comparison_lines(parts, gradient_by_input)
     return [*lines, '    print(f"right: {T} steps of {tuple(state)}")']
+
+
+def _steps_to_compare(parts: FileParts) -> int:
+    """Return how many steps `compare` runs by default: 7, or the next number that the loop takes."""
+    fewest = max(7, parts.least)
+    ranges = parts.limits.steps if parts.limits else ((parts.least, parts.most),)
+    return next(max(fewest, first) for first, last in ranges if last >= fewest)
 
 
 def _gradient_comparison_lines(parts: FileParts, gradient_by_input: Mapping[str, str]) -> list[str]:

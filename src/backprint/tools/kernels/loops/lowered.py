@@ -136,10 +136,12 @@ class LoweredLoop(Lowered):
             f"  of {steps} steps: {traffic.moved:,} bytes, {traffic.ratio:.3f} of the least possible "
             f"({states_a_step:.2f} float32 states a step)",
         ]
-        if loop.peeled:
-            # the end of time: the last iteration of a loop that walks up, and the first of one that walks down
-            end = "last" if (loop.step > 0) == bool(loop.last.count) else "first"
-            lines.append(f"  {loop.peeled} step outside of the loop: the {end} is another program")
+        # the first of a loop's iterations is the last in time where it walks down
+        counts = (loop.first.count, loop.last.count)[:: loop.step]
+        named = zip(("the first", "the last"), counts, strict=True)
+        ends = [f"{end} {count}" if count > 1 else end for end, count in named if count]
+        if ends:
+            lines.append(f"  steps outside of the loop, of other programs: {', '.join(ends)}")
         return lines
 
     def check(self, sizes: Sequence[int] = (), timeout: float = 600.0) -> LoweredCheck:

@@ -42,14 +42,13 @@ class Element:
     - ROW_REDUCTIONS.
 
     Equal elements of one Elements are one object, so programs are compared by identity. `source` is the line of the
-    program that computes it, and `name` the node of the graph.
+    program that computes it.
     """
 
     op: str
     args: tuple[Any, ...]
     dtype: torch.dtype
     source: Source | None = None
-    name: str = ""
 
     def __repr__(self) -> str:
         return f"{self.op}({', '.join(map(repr, self.args))})"
@@ -90,15 +89,14 @@ slot of a `kept` element, it is what the last iteration hands on."""
 class Elements:
     """Makes elements: the same object for the same operation on the same arguments, which `cache` has.
 
-    Whoever reads a graph sets `source` and `name` to those of the node that is read; new elements get them. While
-    `steps` is set, a constant of that value is the number of steps, an element `steps`. With `folds_constants`, sums
-    and products of constants are constants: the gradients that autograd makes of zeros are one program then.
+    Whoever reads a graph sets `source` to that of the node that is read; new elements get it. While `steps` is set, a
+    constant of that value is the number of steps, an element `steps`. With `folds_constants`, sums and products of
+    constants are constants: the gradients that autograd makes of zeros are one program then.
     """
 
     def __init__(self) -> None:
         self.cache: dict[Any, Element] = {}
         self.source: Source | None = None
-        self.name = ""
         self.steps: int | None = None
         self.folds_constants = False
 
@@ -114,12 +112,12 @@ class Elements:
         # type and repr: 1 and 1.0 and True are equal, and so are 0.0 and -0.0, but they are different programs
         key = (op, dtype, *(id(item) if isinstance(item, Element) else (type(item), repr(item)) for item in arguments))
         if key not in self.cache:
-            self.cache[key] = Element(op, arguments, dtype, self.source, self.name)
+            self.cache[key] = Element(op, arguments, dtype, self.source)
         return self.cache[key]
 
     def make_like(self, like: Element, args: Iterable[Any]) -> Element:
         """Return the element of the same operation on other arguments, from the same place of the program."""
-        self.source, self.name = like.source, like.name
+        self.source = like.source
         return self.make(like.op, args, like.dtype)
 
     def constant(self, value: Any, dtype: torch.dtype) -> Element:
@@ -169,9 +167,10 @@ RESERVED = frozenset(
         *("t", "T", "n", "e", "at", "last", "mask", "BLOCK", "SAVE", "tl", "triton", "torch"),
         *("os", "device", "steps", "compare", "same", "as_tuple", "results", "gradients", "of"),
         *("ctx", "state", "row", "rows", "grid", "save", "check", "sizes", "spread", "fitted", *FORMULAS),
+        *("index", "name", "any", "range", "tuple", "print", "float", "max", "min", "ValueError"),
     )
 )
-"""Names that a generated file has for itself."""
+"""Names that a generated file has for itself, and functions of Python that it calls where its inputs are named."""
 
 
 def at_source(source: Source | None) -> str:

@@ -190,8 +190,8 @@ class _TorchWriter(Writer):
         source_dtype, dtype = element.inputs[0].dtype, element.dtype
         if folded_text(element.inputs[0]) is not None:
             text, level = self.number_text(element.inputs[0]), NAME_OR_CALL
-        # a half is not rounded again, and 0 and 1 need no rounding
-        if dtype in HALVES and source_dtype not in (*HALVES, torch.bool):
+        # what is a half of this dtype is not rounded again, and 0 and 1 need no rounding
+        if dtype in HALVES and source_dtype not in (dtype, torch.bool):
             return f"{bracket(text, level, NAME_OR_CALL)}.to({dtype}).float()", NAME_OR_CALL
         if TYPES[source_dtype] == TYPES[dtype]:
             return text, level

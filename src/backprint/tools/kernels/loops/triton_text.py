@@ -764,8 +764,8 @@ class Writer:
         """Return a value in another dtype, as the kernel computes: a cast to a half is a rounding in float32. `text`
         and `level` are those of the value."""
         source_type, type_ = TYPES[element.inputs[0].dtype], TYPES[element.dtype]
-        # a half is not rounded again, and 0 and 1 need no rounding
-        if element.dtype in HALVES and element.inputs[0].dtype not in (*HALVES, torch.bool):
+        # what is a half of this dtype is not rounded again, and 0 and 1 need no rounding
+        if element.dtype in HALVES and element.inputs[0].dtype not in (element.dtype, torch.bool):
             half = str(element.dtype).replace("torch", "tl")
             return f"{bracket(text, level, NAME_OR_CALL)}.to({half}).to(tl.float32)", NAME_OR_CALL
         if source_type == type_:
