@@ -342,6 +342,7 @@ if TYPE_CHECKING:
         tolerance_at,
         tolerance_named,
     )
+    from backprint.tools.graphnet.tolerances import within as within_tolerances
     from backprint.tools.graphnet.write import TREES as WRITE_TREES
     from backprint.tools.graphnet.write import copy_sample, draw_like_graphnet
     from backprint.tools.jobs import merge as merge_module

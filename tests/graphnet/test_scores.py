@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 
 from face import (
     LEVELS,
@@ -18,6 +19,7 @@ from face import (
     read_log,
     score_curve,
     tolerance_at,
+    within_tolerances,
     write_log,
 )
 
@@ -136,3 +138,9 @@ def test_a_speedup_of_zero_makes_the_score_zero() -> None:
 def test_terms_that_mean_nothing_are_refused(arguments: tuple[object, ...]) -> None:
     with pytest.raises(UsageError):
         ScoreTerms(*arguments)  # type: ignore[arg-type]
+
+
+def test_a_sparse_result_at_other_indices_is_within_no_tolerance() -> None:
+    here, there = (torch.sparse_coo_tensor([[index]], [1.0], (3,)) for index in (0, 2))
+    assert len(within_tolerances(here, here)) > 60
+    assert within_tolerances(there, here) == ()

@@ -463,7 +463,7 @@ def test_the_loss_is_the_callers_or_the_models_own() -> None:
 def test_the_gain_is_timed_in_turns() -> None:
     net, x = net_and_x()
     with bp.swap(net, "blocks.*", FusedForward) as swapped:
-        gain = swapped.gain(x)
+        gain = swapped.gain(args=(x,))  # as `prove` takes arguments, too
         assert swapped.active
         assert [place.ran for place in swapped.places] == [0, 0]
     assert 0 < gain.low <= gain.ratio <= gain.high
