@@ -102,7 +102,7 @@ ROUNDING = 100.0
 """A gap up to so many times what rounding of the inputs changes is no proof of an error."""
 
 
-DRAWS_ALONG = ("aten._standard_gamma.default", "aten._sample_dirichlet.default")
+DRAWS_BY_REJECTION = ("aten._standard_gamma.default", "aten._sample_dirichlet.default")
 """Draws by rejection, which have no derivative for fixed random numbers."""
 
 CONVENTIONS: Mapping[str, str] = {
@@ -129,7 +129,7 @@ CONVENTIONS: Mapping[str, str] = {
     "aten.cholesky.default": "PyTorch's gradient is that of a symmetric matrix",
     "aten.linalg_cholesky_ex.default": "PyTorch's gradient is that of a symmetric matrix",
     "aten._linalg_eigh.default": "PyTorch's gradient is that of a symmetric matrix",
-    **dict.fromkeys(DRAWS_ALONG, "PyTorch's gradient of a draw is that along its distribution"),
+    **dict.fromkeys(DRAWS_BY_REJECTION, "PyTorch's gradient of a draw is that along its distribution"),
     "embedding": "PyTorch's gradient of the row of padding_idx is 0",
 }
 """Operators whose gradient PyTorch defines in another way than as the derivative of the result."""
@@ -976,8 +976,9 @@ def _is_rest_right(setting: Setting, located: Located) -> bool:
 def describe_place(
     place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge], by_formula: bool
 ) -> WrongGradient:
-    """Return a wrong place as plain text and numbers; `by_formula` if autograd itself is wrong there. An input of the
-    graph has the name of its port, another value its name in the graph."""
+    """Return a wrong place as plain text and numbers: `at` is its line in the forward, `lines` are the backward's. The
+    operator itself is to blame `by_formula`, if autograd is wrong there, and where it draws by rejection, whose
+    gradient PyTorch defines. An input of the graph has the name of its port, another value its name in the graph."""
     port_of = {port.local: port.name for port in setting.forward.inputs}
     source = next((step.source for step in reversed(place.steps) if step.source is not None), None)
     lines = _lines_of(place)
@@ -992,7 +993,7 @@ def describe_place(
             for name, error in zip(place.inputs, place.errors, strict=True)
             if error > NEAR
         ),
-        function=target if by_formula or target in DRAWS_ALONG else function_of(place, setting, opaque),
+        function=target if by_formula or target in DRAWS_BY_REJECTION else function_of(place, setting, opaque),
         modules=(source.module,) if source is not None and source.module else (),
         names=tuple(step.name for step in place.steps),
     )

@@ -272,7 +272,8 @@ def _row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
         return  # its backward refuses such inputs, in whatever way
     for result in rows_for_inputs(subject, ROW_OF_ZEROS, values, expected):
         row = result.row
-        if row.verdict != WRONG or row.error == math.inf:  # Inf: NaN or Inf where the reference has a number
+        # None: another shape, dtype or name. Inf: NaN or Inf where the reference has a number.
+        if row.verdict != WRONG or row.error is None or row.error == math.inf:
             yield result
         else:
             reason = "it is another number there, as a division by a length may give"

@@ -24,9 +24,11 @@ import torch
 from torch import Tensor
 
 from backprint.errors import CaptureError, ReplayError, is_defect
+from backprint.graph.depends import SHAPE_ONLY, bare_operator
 from backprint.graph.keys import PortKey, is_tangent
 from backprint.graph.links import free_ports, names_held_exact
-from backprint.graph.nouns import Capture, Guard, Pair, Ref
+from backprint.graph.nouns import Capture, Guard, Pair, Ref, refs
+from backprint.graph.steps import names_behind
 from backprint.graph.verdicts import PortVerdict
 from backprint.prove.draws import Draw, random_tangents
 from backprint.prove.other_inputs import HELD
@@ -383,17 +385,29 @@ def _is_fixed_by_guards(capture: Capture, name: str, value: Tensor) -> bool:
 
 
 def _names_fixed_by_equal(pair: Pair) -> set[str]:
-    """Return the names of a forward's values whose every element a guard fixes, because it asserts that `aten.equal` of
-    them is True."""
+    """Return the names of a forward's values whose every element a guard fixes: a number or a tensor with one element,
+    which the guard asserts itself, or one side of an `aten.equal` that is asserted to be True, if no input of the
+    program is behind the other side. `equal(x, x.T)` fixes nothing: other values have that, too."""
     steps = {step.name: step for step in pair.forward.steps if not step.is_guard}
+    inputs = {port.local for port in pair.forward.inputs if port.role == "input"}
+
+    def reads_only_shape(name: str) -> bool:
+        return bare_operator(steps[name]) in SHAPE_ONLY
+
     names: set[str] = set()
     for step in pair.forward.steps:
         if step.is_guard and step.target == "assert_equal" and isinstance(step.args[0], Ref):
             maker = steps.get(step.args[0].name)
-            if maker is None:  # an input
+            if maker is None:  # an input of the graph
                 names.add(step.args[0].name)
             elif maker.target == "aten.equal.default" and step.args[1] is True:
-                names.update(value.name for value in maker.args if isinstance(value, Ref))
+                left, right = maker.args
+                for side, other in ((left, right), (right, left)):
+                    behind = names_behind(
+                        refs(other), steps, stops=lambda name: bare_operator(steps[name]) in SHAPE_ONLY
+                    )
+                    if isinstance(side, Ref) and inputs.isdisjoint(behind):
+                        names.add(side.name)
     return names
 
 

@@ -320,8 +320,9 @@ def _pinned_to_captured_inputs(capture: Capture, live: LiveProgram, proof: Proof
 
 
 def _with_pinned_generators(capture: Capture, proof: Proof) -> Capture:
-    """Return a Capture pinned to its captured inputs if the program draws from generators other than torch's own."""
-    if not proof.drawn:
+    """Return a Capture pinned to its captured inputs, if the program draws from generators other than torch's own and
+    has inputs."""
+    if not (proof.drawn and proof.pins):
         return capture
     return _with_pinned_inputs(
         capture, f"the program draws from {proof.drawn}, and a sample has only the numbers", proof.pins

@@ -394,6 +394,7 @@ class LiveProgram(Origin):
         """Keep of an engine's result what proofs need: the program, its constants, and the result of the captured run.
         `options` are the user's options of the capture."""
         self.program = result.program
+        # Among them those that the program makes itself, without an operator (`frombuffer`).
         constants = {**result.constants, **_unreachable_constants(result.program)}
         self.constants = {name: self.keep_values_of_rank(tensor.detach()) for name, tensor in constants.items()}
         self.tangents = result.tangents
@@ -403,6 +404,7 @@ class LiveProgram(Origin):
         self.shared_with_arguments = shared_with_arguments(result.program)
         self.not_bitwise: tuple[PortVerdict, ...] = ()
         self.unguarded = result.unguarded
+        # `world` is the fake mode of a program without values: None for one with values.
         self.first_outputs = (
             dict(result.outcome.outputs) if result.outcome is not None and result.program.world is None else {}
         )

@@ -43,7 +43,7 @@ Index: TypeAlias = tuple[int, ...]
 """The numbers of the iterations of the loops around a step, the outermost first."""
 
 _NUMBER = re.compile(r"(0|[1-9][0-9]*)")
-"""A number as Python writes it. `007` is text: the rule of `x_007` and `x_008` would write `x_7`."""
+"""A number as Python writes it. `007` is 0, 0 and 7: so a rule of `x_007` and `x_008` keeps the zeros."""
 
 MAX_START = 2**62
 """The numbers of a rule are smaller, so that its results have 64 bits: a graph has no longer integers."""

@@ -87,8 +87,8 @@ class Rounds:
         self.programs = functions | {"compiled": _TimedProgram(compiled.function, compiler_errors)}
 
     def run_rounds(self, rounds: int) -> tuple[list[float], list[float]]:
-        """Run so many further rounds; return the seconds of a call of eager and of the compiled graph in each of
-        them."""
+        """Run so many further rounds; return the seconds of a call of eager and of the compiled graph in each of them,
+        by the host's clock, also on a GPU: a GPU's own times (`device_times`) are kept for a ratio of their own."""
         programs = list(self.programs.values())
         turns = [partial(self.block, program, program.calls) for program in programs]
         for _ in range(rounds):

@@ -69,8 +69,9 @@ MAY_FAIL_ON_DRAWS = frozenset(
 
 
 def _is_worth_trying(graph: Graph, values: PortValues) -> bool:
-    """Whether to try a graph on a draw: all its inputs are known (`values`), strided and on the CPU, together they are
-    not LARGE, and it has a guard or an operator of MAY_FAIL_ON_DRAWS."""
+    """Whether to try a graph on a draw: all its inputs are known, all `values` are strided and on the CPU, its inputs
+    together are not LARGE, and it has a guard, which a draw may break, or an operator of MAY_FAIL_ON_DRAWS, which may
+    raise or return NaN for one."""
     tensors = [value for value in values.values() if isinstance(value, Tensor)]
     keys = [port.key for port in graph.inputs]
     if any(key not in values for key in keys) or any(tensor.device.type != "cpu" for tensor in tensors):

@@ -195,7 +195,9 @@ def call_rows(kernel: Kernel, names: Sequence[str]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for call, count in call_counts(kernel).items():
         arguments: list[dict[str, Any]] = []
-        for name, argument in zip(names, call.arguments, strict=False):  # not strict, as in `minimum_bytes`
+        for name, argument in zip(
+            names, call.arguments, strict=False
+        ):  # more: a template takes numbers that the kernel does not
             if _is_number(argument):
                 arguments.append({"name": name, "value": argument.value})
                 continue

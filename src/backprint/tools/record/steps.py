@@ -1019,14 +1019,15 @@ class _LinkedSegments:
             _, backward = self.groups[source]
             leaf = next((name for name, value in backward.gradients.items() if value == local), "")
             # A value of a backward that is no leaf's gradient is returned under its local.
-            return PortKey("gradient", leaf or local), self.free(f"{leaf}.grad", source) if leaf else local
+            return PortKey("gradient", leaf or local), self.name_of_gradient(f"{leaf}.grad", source) if leaf else local
         loss = next((name for name, value in self.losses(source).items() if value == local), local)
         changed = next((name for name, value in self.changed[source].items() if value == local), None)
         return PortKey("output", loss) if changed is None else PortKey("mutation", changed), local
 
-    def free(self, name: str, source: int) -> str:
-        """Return a name for a gradient that passes between Pairs, `model.weight.grad`; with the number of the Pair that
-        made it, where several make one or a tensor from outside has that name."""
+    def name_of_gradient(self, name: str, source: int) -> str:
+        """Return the name of a gradient that passes between Pairs, `model.weight.grad`; with the number of the Pair
+        that made it, where several make one or a tensor from outside has that name. Nothing is noted: the same gradient
+        has the same name each time."""
         several = sum(name.removesuffix(".grad") in s.gradients for s in self.step.segments) > 1
         return f"{name}.{source}" if several or name in self.step.names.values() else name
 

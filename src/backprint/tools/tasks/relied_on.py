@@ -38,7 +38,7 @@ RELIED_ON = (
 
 
 def _relied_on() -> dict[str, Any]:
-    """Return name -> function for every entry of RELIED_ON, as it is now."""
+    """Return name -> function for every entry of RELIED_ON that its owner has now."""
     return {
         f"{owner.__name__}.{name}": getattr(owner, name)
         for owner, names in RELIED_ON
@@ -89,8 +89,9 @@ def check_own(before: Mapping[str, Any]) -> None:
 
 
 def check_replaced() -> None:
-    """Raise CheatFound if a function of RELIED_ON was replaced."""
-    replaced = [name for name, function in _relied_on().items() if not _same_function(function, ORIGINALS[name])]
+    """Raise CheatFound if a function of RELIED_ON was replaced, removed or added."""
+    now = _relied_on()
+    replaced = [name for name in {**ORIGINALS, **now} if not _same_function(now.get(name), ORIGINALS.get(name))]
     clocks = [name for name in replaced if name.startswith(("time.", "os."))]
     if clocks:
         raise CheatFound(f"the clock was changed: {', '.join(clocks)} replaced")

@@ -99,7 +99,7 @@ class _Solver(Answering):
         if changes := changed_state(before, states=False):  # a file that seeds as it is loaded changes no later call
             raise CheatFound(f"its file changes the process that loads it: {changes}")
         self.end_copies()
-        self.check_functions()
+        self.check_relied_on()
         return {}
 
     def do_forward(
@@ -122,7 +122,7 @@ class _Solver(Answering):
         written, _ = put_results(self.results_memory, [value.detach() for value in values], offset)
         graded = [isinstance(value, Tensor) and value.requires_grad for value in results]
         shared = shared_memory(values, results)
-        self.check_functions()
+        self.check_relied_on()
         return {"results": headers, "graded": graded, "inputs": written, "shared": shared}
 
     def do_backward(
@@ -157,7 +157,7 @@ class _Solver(Answering):
             self.results_memory, [value for value in values if value is not None], offset
         )
         inputs_now, _ = put_results(self.results_memory, [value.detach() for value in solved.inputs], offset)
-        self.check_functions()
+        self.check_relied_on()
         return {"results": headers, "tangents": tangents_now, "inputs": inputs_now, "spoiled": spoiled}
 
     def do_calls(
@@ -273,7 +273,7 @@ class _Solver(Answering):
         if earlier != now and self.moved.setdefault(now, earlier) != earlier:
             raise CheatFound(f"its {direction} seeds {TORCH_RANDOM}: from different states it leaves the same")
 
-    def check_functions(self) -> None:
+    def check_relied_on(self) -> None:
         """Raise CheatFound where the solution has replaced a function of RELIED_ON."""
         check_replaced()
 

@@ -335,7 +335,7 @@ class Rounds:
         """Do what `run` says, and leave all processes stopped."""
         for place in range(len(self.processes)):
             self.time_batch(place, self.batch())  # not counted: a first call may take longer
-        self.count = self.calls_of_batch()
+        self.count = self.calls_of_batch()  # by the time of eager, which it measures
         before = processor_seconds(self.processes[SOLUTION].pid)
         for _ in range(ROUNDS):
             batch = self.batch()

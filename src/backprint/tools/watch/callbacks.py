@@ -21,7 +21,9 @@ def trainer_callback(folder: str | os.PathLike[str], options: Mapping[str, Any])
         raise UsageError("bp.watch.trainer needs transformers: pip install 'backprint[models]'") from None
 
     class WatchCallback(TrainerCallback):
-        """Watches the training of a `transformers.Trainer`."""
+        """Watches the training of a `transformers.Trainer`. If it raises an error, the hooks stay until the next."""
+
+        watch: Any = None
 
         def on_train_begin(
             self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **others: Any
@@ -30,11 +32,18 @@ def trainer_callback(folder: str | os.PathLike[str], options: Mapping[str, Any])
             from backprint.tools.watch import watch
 
             # Accelerate wraps the optimizer, and calls the one inside.
+            self.end()  # of a training that raised an error, which tells its callbacks nothing
             self.watch = watch(model, getattr(optimizer, "optimizer", optimizer), folder, **options)
             self.watch.__enter__()
 
         def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-            self.watch.__exit__(None, None, None)
+            self.end()
+
+        def end(self) -> None:
+            """End to watch, if it has begun."""
+            if self.watch is not None:
+                self.watch.__exit__(None, None, None)
+                self.watch = None
 
     return WatchCallback()
 

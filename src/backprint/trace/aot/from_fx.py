@@ -533,11 +533,12 @@ def summed_gradients_of(
     gradient of, and has the shape of the sum.
 
     `links` has the forward node whose gradient each backward node is. `sums` has the values of earlier sums: in a deep
-    residual stream each sum continues the one before. One walk for each term goes from later to earlier forward values;
-    where all walks meet, the value is found.
+    residual stream each sum continues the one before. One walk for each term begins at the inputs of the forward node
+    that the term is a gradient of, and goes from later to earlier values through operators whose gradient is the one
+    that they get (PASSING); where all walks meet, the value is found.
     """
     shape = getattr(node.meta.get("val"), "shape", None)
-    walks = [_nodes_with_dependencies(start, shape, order) for start in starts(node, links, order, sums)]
+    walks = [_nodes_passed_back_to(start, shape, order) for start in starts(node, links, order, sums)]
     # Where each walk is: the position and the name of a value; None at its end.
     fronts = [next(walk, None) for walk in walks]
     while fronts and None not in fronts:
@@ -552,7 +553,7 @@ def summed_gradients_of(
     return ""
 
 
-def _nodes_with_dependencies(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
+def _nodes_passed_back_to(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
     """Yield position and name, in the joint graph, of each value of this shape among the nodes `start` and, through
     operators in PASSING, their inputs; the last first."""
     names: set[str] = set()

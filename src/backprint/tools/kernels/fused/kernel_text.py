@@ -243,8 +243,9 @@ def parameter_names(parameters: Sequence[str], launches: Sequence[Launch], modul
 
 
 def _without_unread_names(module: TritonModule) -> str:
-    """Return the text of the kernel without assignments to names that nothing reads, such as `rindex`. When one is
-    gone, nothing may read what it read: so this is done until there is none."""
+    """Return the text of the kernel without assignments of one line and no side effect (`_is_unread`) to names that
+    nothing reads, such as `rindex`. When one is gone, nothing may read what it read: so this is done until there is
+    none."""
     lines = module.text_of(module.main).split("\n")
     while True:
         tree = ast.parse("\n".join(lines))

@@ -130,8 +130,8 @@ class LoweredGraph(Lowered):
 
     @property
     def draws(self) -> bool:
-        """Whether the forward draws random numbers."""
-        return bool(steps_that_draw(self.capture.pairs[0].forward))
+        """Whether the program draws random numbers, forward or backward."""
+        return any(steps_that_draw(graph) for graph in self.capture.pairs[0].graphs)
 
     def with_draws(self) -> LoweredGraph:
         """Return the program lowered with the numbers that it draws as further inputs; refuse one whose backward
