@@ -211,6 +211,11 @@ def test_a_row_of_zeros_as_that_of_padding_is_tried() -> None:
     assert "gradient, a row of zeros" in {row.check for row in report.rows}
 
 
+def test_a_row_that_is_missing_for_zeros_is_wrong() -> None:
+    report = report_of(lambda x: x[x.abs().sum(-1) > 0] * 2, drawn(3, 4), like=lambda x: x * 2)
+    assert "forward, a row of zeros" in wrong_checks(report)
+
+
 # ------------------------------------------------------------------ what is wrong
 
 
