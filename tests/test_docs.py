@@ -77,6 +77,7 @@ def test_the_blocks_of_a_page_say_how_they_are_checked(page: str) -> None:
             assert block.printed.strip(" .\n") or "assert " in block.text, f"nothing could be wrong: {block}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -97,6 +98,7 @@ def test_a_block_that_shows_something_else_is_noticed(wrong: str, tmp_path: Path
     assert run_page(tmp_path / "page.md", tmp_path).returncode == 1
 
 
+@pytest.mark.slow
 def test_blocks_that_continue_share_names_files_and_the_folder(tmp_path: Path) -> None:
     right = (
         "```python\n# one.py\nprint('one')\n```\n\n```python\n# continues\nx = 1\n```\n\n"

@@ -147,10 +147,12 @@ def module_edges(source: Path) -> dict[str, set[str]]:
     return edges
 
 
+@pytest.mark.slow
 def test_rooms_import_only_from_floors_below() -> None:
     assert violations(SOURCE) == []
 
 
+@pytest.mark.slow
 def test_no_modules_import_one_another() -> None:
     assert circles(module_edges(SOURCE)) == []
 
@@ -255,5 +257,6 @@ def test_the_front_door_is_light(statement: str) -> None:
     assert not loads_torch(statement)
 
 
+@pytest.mark.slow
 def test_a_heavy_front_door_is_noticed() -> None:
     assert loads_torch("import torch")

@@ -122,6 +122,7 @@ def printed(text: str) -> set[str]:
 EXPLAINED = explained(GLOSSARY)
 
 
+@pytest.mark.slow
 def test_each_heading_of_a_table_is_explained() -> None:
     names = {*headings(SOURCE), *COLUMNS}
     assert len(names) > 90

@@ -207,6 +207,7 @@ def test_the_command_line_takes_names_where_it_takes_samples(tmp_path: Path, no_
     assert json.loads(fits.stdout)["ranks"][0]["fits"] is True
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_factories_where_it_takes_samples(tmp_path: Path) -> None:
     factory = "backprint.examples.convnet:factory"
     shown = run("show", factory)

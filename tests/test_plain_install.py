@@ -50,6 +50,7 @@ def test_a_command_that_does_not_end_is_a_row_that_is_not_good(tmp_path: Path) -
     assert (done.returncode, done.stderr) == (124, "no end after 0.5 s\n")
 
 
+@pytest.mark.slow
 def test_a_page_and_an_environment_that_are_not_good_are_named(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     wrong = ROOT / "docs" / "absent.md"

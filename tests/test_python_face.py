@@ -62,6 +62,7 @@ def test_what_completes_after_a_capture_is_for_users(tmp_path: Path) -> None:
     assert declared - completed == INSIDE, "a new attribute is either for users or not"
 
 
+@pytest.mark.slow
 def test_what_completes_after_a_world_is_for_users() -> None:
     world = bp.capture(*linear(), world=2)
     completed = {name for name in dir(world) if not name.startswith("_")}
@@ -110,6 +111,7 @@ def test_the_graphs_of_the_only_pair() -> None:
     assert bp.capture(torch.sin, torch.arange(2)).backward is None
 
 
+@pytest.mark.slow
 def test_several_pairs_have_no_one_backward() -> None:
     capture = in_two_graphs()
     wanted = (

@@ -159,6 +159,7 @@ def said_by(node: ast.Attribute, imported: dict[str, str], own: set[str], inner:
         yield from (ast.unparse(node) for part in parts if is_private(part) and part not in own | OF_PYTHON)
 
 
+@pytest.mark.slow
 def test_no_other_room_says_a_private_name() -> None:
     said: dict[str, list[str]] = {}
     for place in sorted(SOURCE.rglob("*.py")):
@@ -285,6 +286,7 @@ def passed_by_name() -> dict[tuple[str, str], set[str]]:
     return passed
 
 
+@pytest.mark.slow
 def test_what_is_passed_by_name_is_probed() -> None:
     tables = {module.__name__.rpartition(".")[2]: module.NAMES for module in TABLES}
     for (module, name), names in passed_by_name().items():

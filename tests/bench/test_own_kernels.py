@@ -56,6 +56,7 @@ def test_it_is_timed_by_the_clock_of_the_judge(cells_of: Any) -> None:
             assert cell.timing.compiled_mean >= cell.timing.compiled
 
 
+@pytest.mark.slow
 def test_a_forward_is_right_where_gradients_alone_are_wrong(cells_of: Any) -> None:
     cells = cells_of(captured(), f"{KERNELS}:SlightlyWrong", ("forward", "step"))
     assert {name: cell.outcome for name, cell in cells.items()} == {"forward": UNTIMED, "step": "wrong"}

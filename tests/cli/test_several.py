@@ -65,6 +65,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
+@pytest.mark.slow
 def test_each_becomes_a_sample_named_by_its_key() -> None:
     torch.manual_seed(0)
     done = run("capture", "zoo.py:MODELS", "-o", "models")
@@ -124,6 +125,7 @@ def test_what_is_said_of_those_that_fail() -> None:
     assert done.stdout.splitlines()[-1] == last
 
 
+@pytest.mark.slow
 def test_the_items_of_a_list_have_their_names_or_places() -> None:
     assert run("capture", "zoo.py:LISTED", "-o", "models", "--fake").exit_code == 0
     assert sorted(path.name for path in Path("models").iterdir()) == ["1", "2", "small"]

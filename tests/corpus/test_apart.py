@@ -215,6 +215,7 @@ def test_an_older_sample_stays_where_its_successor_dies(mixed: Path) -> None:
     assert sorted(each.name for each in mixed.iterdir()) == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_a_sample_is_captured_in_a_process_of_its_own_as_it_is_here(mixed: Path, tmp_path: Path) -> None:
     result = captured(mixed / "a", tmp_path / "new" / "d", "--json", "--loss", "sum")
     row = json.loads(result.stdout)

@@ -92,6 +92,7 @@ def test_the_last_of_what_a_failed_sample_printed_is_kept(out: Path) -> None:
     assert "ValueError: after much output" in text
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_stopped_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backprint.tools.jobs.pool.SILENCE", 1.0)
     found = worked(corpus(tmp_path / "samples", ["stop_its_worker", "good"]), tmp_path / "out")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import differ
+import pytest
 from differ import fuzz, tried
 
 from face import Graph, parse
 
 
+@pytest.mark.slow
 def test_what_is_read_of_mutated_texts_is_what_python_runs() -> None:
     counts, findings = fuzz(1_500, 7)
     assert findings == []

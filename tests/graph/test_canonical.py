@@ -177,6 +177,7 @@ def reordered(graph: Graph, chance: random.Random) -> Graph:
     return replace(graph, steps=tuple(graph.steps[index] for index in order))
 
 
+@pytest.mark.slow
 @given(programs(), NUMBERS)
 @settings(deadline=None, max_examples=150)
 def test_names_and_order_do_not_count(graph: Graph, seed: int) -> None:
@@ -277,6 +278,7 @@ def test_the_second_opinion_can_tell() -> None:
     assert told == set(CHANGES)
 
 
+@pytest.mark.slow
 @given(programs(kinds=PURE), NUMBERS)
 @settings(deadline=None, max_examples=100)
 def test_every_step_counts(graph: Graph, seed: int) -> None:

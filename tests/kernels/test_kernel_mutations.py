@@ -212,6 +212,7 @@ def test_no_mutation_merges(language: str) -> None:
     assert len(kinds) >= 8, kinds
 
 
+@pytest.mark.slow
 def test_mutants_of_one_kernel_are_programs_of_their_own() -> None:
     """Two mutants merge only if their texts are the same."""
     for language in MUTANTS:

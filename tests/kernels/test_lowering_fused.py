@@ -107,6 +107,7 @@ def test_a_loop_is_still_one_kernel_a_direction() -> None:
 # ------------------------------------------------------------------ right
 
 
+@pytest.mark.slow
 def test_a_file_is_right_at_several_sizes(norm: bp.types.LoweredGraph) -> None:
     comparison = norm.check((1, 2, 130))
     assert comparison.ok, comparison
@@ -288,6 +289,7 @@ def test_a_free_size_may_be_a_stride() -> None:
     assert lowered.check((1, 5)).ok
 
 
+@pytest.mark.slow
 def test_a_tensor_that_is_returned_twice_has_two_tangents() -> None:
     """As the loss of a model of transformers, which is in its output too."""
 

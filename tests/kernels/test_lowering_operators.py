@@ -107,6 +107,7 @@ print("right")
 '''
 
 
+@pytest.mark.slow
 def test_formulas_are_right_at_special_numbers(tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", FORMULAS_ALONE, str(tmp_path / "formulas.py")]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)

@@ -662,6 +662,7 @@ def test_a_live_capture_runs_on_its_captured_inputs() -> None:
 # ------------------------------------------------------------------ fingerprints
 
 
+@pytest.mark.slow
 def test_a_fingerprint_is_json_and_the_same_in_another_process() -> None:
     text = (
         "[{'a': 1.5, 'b': ('x', None)}, range(3), b'z', slice(1, None), enum.Enum('K', {'A': 1}).A, "

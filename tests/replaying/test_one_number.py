@@ -165,6 +165,7 @@ for step in range(3):
 """
 
 
+@pytest.mark.slow
 def test_a_recorded_step_has_power_whole_and_pair_by_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("script.py").write_text(SCRIPT)

@@ -163,6 +163,7 @@ def test_one_direction_alone(direction: str, tmp_path: Path) -> None:
 # ------------------------------------------------------------------ inputs
 
 
+@pytest.mark.slow
 def test_exact_data_is_inside_up_to_a_size_and_beside_above_it(tmp_path: Path) -> None:
     for width, beside in ((8, False), (200, True)):
         folder = tmp_path / str(width)

@@ -180,6 +180,7 @@ def test_a_default_dtype_and_device_and_the_thread_count_change_nothing():
     assert found == DIGESTS
 
 
+@pytest.mark.slow
 def test_a_processor_without_vector_instructions_makes_the_same_bits():
     environment = os.environ | {"ATEN_CPU_CAPABILITY": "default", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=300)

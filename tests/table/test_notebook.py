@@ -58,6 +58,7 @@ def test_verdicts_show_their_ports() -> None:
     assert table_of(verdicts[0])[0] == rows
 
 
+@pytest.mark.slow
 def test_verdicts_of_several_pairs_are_rows() -> None:
     def program(x: Tensor) -> Tensor:
         y = x.sin()
