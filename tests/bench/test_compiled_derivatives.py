@@ -161,6 +161,7 @@ def test_gradients_that_torch_compile_makes_by_itself_are_compared_with_autograd
     assert float(error.partition(";")[0]) > 0.5, step.reason
 
 
+@pytest.mark.slow
 def test_right_gradients_of_torch_compile_and_those_that_it_cannot_be_asked_for_are_noted(cells_of: Any) -> None:
     w = torch.randn(6, 3, requires_grad=True)
     capture = bp.capture(lambda x, w, n: (x @ w).softmax(-1) + n, torch.randn(5, 6), w, torch.ones(3), engine="eager")

@@ -35,6 +35,7 @@ def captured_with_sizes() -> bp.Capture:
     return bp.capture(attention, *(torch.randn(2, 6, 4, requires_grad=True) for _ in range(3)), dynamic=sizes)
 
 
+@pytest.mark.slow
 def test_a_forward_that_saves_what_it_likes_is_right(cells_of: Any) -> None:
     cells = cells_of(captured(), f"{KERNELS}:Flash", ("forward", "backward", "step"), derivative=True)
     assert {name: cell.outcome for name, cell in cells.items()} == {"forward": UNTIMED, "step": UNTIMED}

@@ -163,6 +163,7 @@ def mixed(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--power",)])
 def test_good_bad_good(mixed: Path, more: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, ["verify", str(mixed), "--trust", "--json", *more])
@@ -207,6 +208,7 @@ def test_a_captured_sample_that_ends_its_process_costs_a_line_and_leaves_nothing
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_older_sample_stays_where_its_successor_dies(mixed: Path) -> None:
     before = (mixed / "a" / "capture.json").read_bytes()
     result = captured(mixed / "b", mixed / "a", "--trust", "--overwrite")

@@ -507,6 +507,7 @@ def float32_alone(x: Tensor) -> Tensor:
     return x * x
 
 
+@pytest.mark.slow
 def test_an_opaque_operator_is_checked_by_differences() -> None:
     right, wrong = define("right", square, 2.0), define("wrong", square, 2.01)
     report = bp.check(right, drawn(3, 4))

@@ -69,6 +69,7 @@ def of_graphs(before: Graph, after: Graph) -> GraphDiff:
 # ------------------------------------------------------------------ what a person edits
 
 
+@pytest.mark.slow
 def test_another_activation_is_one_change_a_layer_and_its_backward() -> None:
     diff = bp.diff.compare(captured(), captured(act="gelu"))
     forward, backward = diff.pairs[0].graphs
@@ -80,6 +81,7 @@ def test_another_activation_is_one_change_a_layer_and_its_backward() -> None:
     assert len(text.splitlines()) < 16
 
 
+@pytest.mark.slow
 def test_a_missing_division_is_one_step_and_what_takes_it() -> None:
     diff = bp.diff.compare(captured(scaled=False), captured())
     assert changes_of(diff.pairs[0].graphs[0]).count(("added", ())) == 3
@@ -96,6 +98,7 @@ def test_a_renamed_module_is_no_difference_and_is_told() -> None:
     assert str(diff).startswith("no differences between the graphs (equal hashes); modules have other names\n")
 
 
+@pytest.mark.slow
 def test_more_layers_are_whole_modules() -> None:
     diff = bp.diff.compare(captured(), captured(count=5))
     assert "in layers.{3..4} (× 2):\n    + the whole module, " in str(diff)

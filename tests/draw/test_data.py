@@ -115,6 +115,7 @@ def test_frames_hold_every_step_and_layouts_every_unit() -> None:
             assert sorted(place for row in rows for part in row for place in part) == list(range(len(frame["units"])))
 
 
+@pytest.mark.slow
 def test_branches_of_cond_are_on_the_page() -> None:
     def choose(x: Tensor) -> Tensor:
         return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos() * 2, (x,))

@@ -89,6 +89,7 @@ def test_a_reader_that_reads_another_graph_is_stopped(monkeypatch: pytest.Monkey
         parse(TEXT)
 
 
+@pytest.mark.slow
 def test_a_large_text_is_read_in_pieces_as_backprint_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = chain(3_000)
     text = emit(graph)

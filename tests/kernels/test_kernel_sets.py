@@ -67,6 +67,7 @@ def test_kernels_of_a_module() -> None:
     assert len({kernel.hash for kernel in found}) == len(list(found))
 
 
+@pytest.mark.slow
 def test_kernels_of_a_capture_in_one_direction() -> None:
     capture = bp.capture(mlp(), torch.randn(5, 8), mode="train")
     both, alone = bp.kernels.extract(capture), bp.kernels.extract(capture, direction="backward")
@@ -120,6 +121,7 @@ def test_what_is_compiled_names_files_by_package_and_nothing_of_this_machine(
         assert str(Path(triton.__file__).parents[1]) in kernel.ptx()  # as Triton itself has it
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_compiled_kernel_is_not_the_one_another_program_left_in_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -230,6 +232,7 @@ def test_a_sample_of_graphnet_is_captured_first(tmp_path: Path) -> None:
     assert {file.parent.name for file in (tmp_path / "out").rglob("graph.json")} == {"forward", "backward"}
 
 
+@pytest.mark.slow
 def test_the_verb_of_a_corpus_run(samples: Path, tmp_path: Path) -> None:
     words = ["corpus", "run", "kernels", samples, "-o", tmp_path / "out", "--only", "tanh", "--allow-unproven"]
     done = CliRunner().invoke(main, [*map(str, words), "--set", 'targets=["cpu:avx2"]', "--set", "direction=forward"])

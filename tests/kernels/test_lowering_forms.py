@@ -124,6 +124,7 @@ def test_what_is_no_lstm_over_equal_lengths_is_refused_by_name() -> None:
         lstm_layer(*values, False, [2, 1], 2, HIDDEN, 1, True, False, False, True)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_an_lstm_becomes_kernels_of_a_gpu() -> None:
     found = extract_kernels(bp.capture(nn.LSTM(WIDTH, HIDDEN), torch.randn(3, BATCH, WIDTH), mode="train"), "cuda:90")

@@ -93,6 +93,7 @@ def test_a_sample_is_proven(sample: Path) -> None:
     assert verdict.proof
 
 
+@pytest.mark.slow
 def test_every_step_that_is_another_is_seen(sample: Path) -> None:
     outcomes = caught(sample)
     assert len(outcomes) >= 5

@@ -294,6 +294,7 @@ def test_verify_flags_what_has_no_power_and_does_not_count_it(samples: Path) -> 
     assert "2 checked: 2 bitwise; 1 of them not proved whole: " in call("verify", samples).stdout
 
 
+@pytest.mark.slow
 def test_verify_redraws_each_input_alone_and_is_strict_where_it_is_asked_to_be(samples: Path) -> None:
     good = call("verify", samples / "alive", "--strict", "--json", "--power", "all")
     powers = json.loads(good.stdout)["powers"]

@@ -181,6 +181,7 @@ def test_exact_data_is_inside_up_to_a_size_and_beside_above_it(tmp_path: Path) -
     assert alone(drawn_again).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_live_capture_has_the_inputs_that_its_sample_would_have(tmp_path: Path) -> None:
     live = capture("dropout")
     sample = live.save(tmp_path / "sample", power="none")
@@ -214,6 +215,7 @@ def test_what_cannot_run_alone_is_refused_by_name(tmp_path: Path) -> None:
     assert file.read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_custom_operator_is_refused_or_asked_for_where_the_file_runs(tmp_path: Path) -> None:
     @torch.library.custom_op("exported::twice", mutates_args=())
     def twice(x: Tensor) -> Tensor:
@@ -381,6 +383,7 @@ def test_a_right_backend_is_not_accused_and_a_wrong_one_is_seen(kind: str, tmp_p
         assert (" wrong (" in done.stdout) == bool(code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["guarded", "sparse"])
 def test_a_compiler_of_pytorch_is_right(kind: str, tmp_path: Path) -> None:
     done = alone(bp.export(capture(kind), tmp_path / "repro.py"), "--backend", "aot_eager")

@@ -493,6 +493,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from places(value[key], (*path, key))
 
 
+@pytest.mark.slow
 def test_a_value_of_another_type_is_refused_with_its_place(good: Path, tmp_path: Path) -> None:
     """Wherever it stands in capture.json."""
     shutil.copytree(good, tmp_path / "hostile")

@@ -334,6 +334,7 @@ def test_a_sample_keeps_its_sizes(name: str, tmp_path: Path) -> None:
     assert torch.equal(bp.replay(loaded, *args, state=state).outputs, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["attention"])
 def test_a_sample_runs_alone_on_the_example_sizes(name: str, tmp_path: Path) -> None:
     make, inputs, (first, *_) = PROGRAMS[name]

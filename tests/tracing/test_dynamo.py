@@ -425,6 +425,7 @@ def test_everything_is_as_it_was_after_a_failure_under_dynamo(error: type[BaseEx
     assert model.fc.weight.grad is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a_buffer_changed_in_one_and_read_in_another", "a_tensor_from_outside"])
 def test_everything_is_as_it_was(name: str) -> None:
     target, args = BROKEN[name]()

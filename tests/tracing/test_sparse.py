@@ -360,6 +360,7 @@ def test_a_sparse_tensor_may_be_built_again_after_its_values_changed() -> None:
         assert torch.equal(second, built(values * 5 * 3).to_dense())
 
 
+@pytest.mark.slow
 def test_auto_takes_another_engine_only_if_it_computes_the_same() -> None:
     table = dense(10, 3)
     capture = bp.capture(lambda t, i: Doubled.apply(t, i, False).sin(), table, INDEX)
