@@ -257,6 +257,19 @@ def test_a_gradient_that_these_numbers_do_not_change_is_of_the_part_that_compute
     assert not of_function & {step.target for step in head.steps}
 
 
+def test_gradients_that_are_all_0_for_these_numbers_are_told_apart() -> None:
+    """Where a ReLU returns 0 alone, the gradients of both weights are the same bits."""
+    first, second = nn.Linear(3, 3), nn.Linear(3, 3)
+    with torch.no_grad():
+        first.bias.fill_(-100)
+    cap = bp.capture(lambda x: second(first(x).relu()).sum(), torch.randn(2, 3), engine="aot")
+    count = len(cap.pairs[0].forward.steps)
+    joined = bp.split(cap, f"ranges:0-{count - 1},{count - 1}-{count}").joined
+    with torch.no_grad():
+        first.bias.fill_(1)
+    assert [verdict.verdict for verdict in joined.verify()][-1] == "bitwise"
+
+
 def test_linked_pairs_that_are_cut_are_proved_together() -> None:
     first, second = nn.Linear(3, 3), nn.Linear(3, 3)
 

@@ -343,7 +343,7 @@ def runs_of_parts(pair: Pair, borders: Borders, pair_run: PairRun) -> list[PartR
     traced = _traced_parts(pair, borders, pair_run)
     if pair.backward is None:
         return [part.run for part in traced]
-    values = _BackwardValues(pair.backward, pair_run.backward_inputs)
+    values = _BackwardValues(pair.forward, pair.backward, pair_run.backward_inputs)
     later: list[PartRun] = []  # the last part first: its gradients are tangents of those before
     while traced:
         last = traced.pop()
@@ -459,14 +459,21 @@ class _BackwardValues:
     """Every value of a backward on the inputs of the whole's run, found by its content.
 
     `values` are the strided tensors by local name, `kinds` their names by dtype and shape. `echoes` has, for each step
-    of the backward, the steps of the forward that it computes the gradient of, as the Capture notes them.
+    of the backward, the steps of the forward that it computes the gradient of, as the Capture notes them. `returned`
+    has the value that the backward returns as the gradient of each input of the forward, by the input's local name.
     """
 
-    def __init__(self, backward: Graph, feed: PortValues) -> None:
+    def __init__(self, forward: Graph, backward: Graph, feed: PortValues) -> None:
         """Run `backward` on `feed`, its inputs by port, and keep its tangents and the values of its steps."""
         self.values: dict[str, Tensor] = {}
         self.kinds: dict[tuple[torch.dtype, tuple[int, ...]], list[str]] = {}
         self.echoes = {step.name: step.echo.names if step.echo else () for step in backward.steps}
+        inputs = {port.name: port.local for port in forward.inputs}
+        self.returned = {
+            inputs[port.name]: value.name
+            for port, value in zip(backward.outputs, backward.results, strict=True)
+            if isinstance(value, Ref) and port.name in inputs
+        }
         env = {port.local: feed[port.key] for port in backward.inputs}
         for port in backward.by_role("tangent"):
             self.keep(port.local, env[port.local])
@@ -508,8 +515,9 @@ def _name_gradients(
     Several values may equal a gradient, such as the gradient of a sum, which is that of each addend. The walk back may
     meet any of those that equal a result's gradient, so each is a name of it, but for those that this part's own steps
     compute of it: for these numbers a ReLU of positive values returns its tangent, for others it does not. Of those
-    that equal an input's gradient one is taken, if possible the last that is the gradient of a step of this part:
-    another may be computed beyond the part's borders, or before all of its steps are done.
+    that equal an input's gradient one is taken: the one that the whole's backward returns for this input, else if
+    possible the last that is the gradient of a step of this part. Another may be computed beyond the part's borders, or
+    before all of its steps are done, or be 0 as this one is.
     """
     steps = {step.name for step in traced.part.steps}
     result_of: dict[str, str] = {}
@@ -532,7 +540,9 @@ def _name_gradients(
         if not equal:
             missing.append(f"its share in the gradient of {local!r} is not a value of the whole's backward")
             continue
-        shares[local] = next(filter(is_of_part, reversed(equal)), equal[0])
+        of_part = list(filter(is_of_part, equal))
+        returned = values.returned.get(local, "")  # where other parts add shares, it is a sum, and no part's
+        shares[local] = returned if returned in of_part else of_part[-1] if of_part else equal[0]
     # Earlier parts continue from the whole's own values: these may differ in the last bits from autograd of the part.
     gradients_of_whole = gradients | {local: values.values[name] for local, name in shares.items()}
     flow = BorderGradients(result_of, shares)
