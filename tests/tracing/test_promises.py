@@ -566,10 +566,13 @@ def test_numbers_of_a_generator_that_the_program_reaches_pin_it_and_the_inputs(s
 
 
 def test_a_program_without_inputs_that_draws_is_guarded_by_its_generator_alone() -> None:
-    model = nn.Linear(2, 2)
-    model.source = random.Random(0)  # type: ignore[assignment]
-    model.forward = lambda: model.weight * model.source.random()  # type: ignore[method-assign,assignment,operator,union-attr]
-    [guard] = bp.capture(model).guards
+    class Scaled(nn.Linear):
+        source = random.Random(0)
+
+        def forward(self) -> Tensor:  # type: ignore[override]  # it takes no inputs
+            return self.weight * self.source.random()
+
+    [guard] = bp.capture(Scaled(2, 2)).guards
     assert guard.text.startswith("generator 0 (Random source) is pinned")
 
 

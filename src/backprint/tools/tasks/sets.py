@@ -117,7 +117,7 @@ def add_in_own_process(task: SampleTask, options: Mapping[str, Any], staging: Pa
 
 
 # What the workers of these two load first.
-make_in_own_process.warm = add_in_own_process.warm = load_only  # type: ignore[attr-defined]
+make_in_own_process.warm = add_in_own_process.warm = load_only  # type: ignore[attr-defined]  # what their worker loads first
 
 
 def write_set(
